@@ -1,0 +1,19 @@
+//! What every layer shares: slots and ids, limits, the refusal told to clients, numbers as Redis
+//! reads and writes them, glob patterns.
+//!
+//! Pure, and free of anything that belongs to one layer only. If a thing is used by a single
+//! crate, it lives there, not here.
+
+mod atom;
+pub mod glob;
+pub mod limits;
+pub mod number;
+mod refusal;
+pub mod slot;
+
+pub use atom::{Atom, IntText};
+pub use refusal::Refusal;
+pub use slot::{SLOT_COUNT, Slot};
+
+/// A database number, 0 to 15, as `SELECT` takes it.
+pub type DbIndex = u8;

@@ -1,0 +1,65 @@
+//! The answer "no": what a command tells a client instead of a result.
+//!
+//! One mapping to RESP ([`Refusal::text`], the line after `-`); gRPC gets another with the tables.
+//! A refusal never carries an effect: whoever returns one has changed nothing.
+
+use std::borrow::Cow;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The key holds another type than the command works on.
+    WrongType,
+    Syntax,
+    NotInteger,
+    NotFloat,
+    NoSuchKey,
+    /// Index or offset outside the value or the type's limits.
+    IndexOutOfRange,
+    /// INCR and friends left the range of a 64-bit integer.
+    Overflow,
+    /// Memory limit reached and nothing may be evicted.
+    OutOfMemory,
+    /// Any other complete error line, code first: `"ERR value is not an integer or out of range"`.
+    Text(Cow<'static, str>),
+}
+
+impl Refusal {
+    /// A refusal with a fixed line, code included (`"ERR …"`).
+    pub const fn new(line: &'static str) -> Self {
+        Refusal::Text(Cow::Borrowed(line))
+    }
+
+    /// A refusal whose line is made at run time, code included.
+    pub fn text_of(line: String) -> Self {
+        Refusal::Text(Cow::Owned(line))
+    }
+
+    /// The line a RESP client reads after `-`: code, space, message.
+    pub fn text(&self) -> &str {
+        match self {
+            Refusal::WrongType => {
+                "WRONGTYPE Operation against a key holding the wrong kind of value"
+            }
+            Refusal::Syntax => "ERR syntax error",
+            Refusal::NotInteger => "ERR value is not an integer or out of range",
+            Refusal::NotFloat => "ERR value is not a valid float",
+            Refusal::NoSuchKey => "ERR no such key",
+            Refusal::IndexOutOfRange => "ERR index out of range",
+            Refusal::Overflow => "ERR increment or decrement would overflow",
+            Refusal::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Refusal::Text(line) => line,
+        }
+    }
+
+    /// The first word of [`Refusal::text`], as `INFO errorstats` counts it.
+    pub fn code(&self) -> &str {
+        let text = self.text();
+        text.split(' ').next().unwrap_or(text)
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
+    }
+}

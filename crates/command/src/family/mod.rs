@@ -1,0 +1,28 @@
+//! One file per family: for each command its function, and its row in the family's `ROWS`.
+
+use crate::Command;
+
+mod bitmap;
+mod expiry;
+mod generic;
+mod hash;
+mod list;
+mod scan;
+mod set;
+mod sort;
+mod string;
+mod zset;
+
+/// The rows of all families.
+pub const ALL: &[&[Command]] = &[
+    bitmap::ROWS,
+    expiry::ROWS,
+    generic::ROWS,
+    hash::ROWS,
+    list::ROWS,
+    scan::ROWS,
+    set::ROWS,
+    sort::ROWS,
+    string::ROWS,
+    zset::ROWS,
+];

@@ -1,0 +1,5 @@
+//! (Family to come.)
+
+use crate::Command;
+
+pub const ROWS: &[Command] = &[];

@@ -1,0 +1,20 @@
+//! The command table: one row and one function per command, one file per family.
+//!
+//! A row ([`Command`]) drives everything that is not the command itself: dispatch, the arity
+//! error, which keys route it, the read or the write path, ACL categories, `COMMAND`, the
+//! generated `docs/commands.md`. A function sees its arguments, a [`keyspace::View`] or
+//! [`keyspace::Txn`], and the reply it writes; never a connection, a clock or a core.
+//!
+//! Commands that are about the session or the server itself (`CLIENT`, `CONFIG`, `MULTI` …) have
+//! their rows and functions in the `server` crate, in the same shape.
+
+pub mod family;
+mod flags;
+mod keys;
+mod row;
+mod table;
+
+pub use flags::{Flags, Group};
+pub use keys::{Keys, KeysError};
+pub use row::{Arity, Attempt, Block, Command, Nil, Run, TimeoutAt, WaitOn};
+pub use table::Table;

@@ -1,0 +1,23 @@
+//! The types a key can have.
+
+/// The type of a value, as `TYPE` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    String,
+    List,
+    Set,
+    Zset,
+    Hash,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::Zset => "zset",
+            Kind::Hash => "hash",
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Typed values, what a command may do to them, and the memory engine that holds them.
+//!
+//! ```text
+//!   command ──► View / Txn ──► Keyspace (one region: 16 databases) ──► memory::Db ──► Entry
+//!                 │  ▲                                                      (table)   key + value
+//!                 │  └── Edit<Hash> … : a value being changed
+//!                 └───── effects: keys changed that somebody watches or waits for
+//! ```
+//!
+//! [`View`] is all a read command sees, [`Txn`] all a write command sees. Both carry the time and
+//! the random seed of the command as values: same inputs, same state, same reply (DESIGN §3).
+//! A key whose time has come is missing to every method of both.
+//!
+//! Deliberately absent: clocks, threads, files, sockets, slots. Which region a key belongs to is
+//! decided by [`Router`], given from above.
+
+mod collection;
+mod edit;
+mod effects;
+mod kind;
+mod memory;
+mod space;
+mod tuning;
+mod txn;
+mod view;
+
+pub use collection::{Hash, LexBound, List, ScoreBound, Set, Zset};
+pub use edit::Edit;
+pub use effects::Effect;
+pub use kind::Kind;
+pub use memory::Garbage;
+pub use space::{Keyspace, Router};
+pub use tuning::{EvictionPolicy, Tuning};
+pub use txn::{Expire, Txn};
+pub use view::{Owned, Value, ValueRef, View};

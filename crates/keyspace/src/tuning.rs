@@ -1,0 +1,47 @@
+//! Settings that shape how values are kept. They come in as values with every command.
+
+/// Which keys may be given up when memory is short (`maxmemory-policy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EvictionPolicy {
+    #[default]
+    NoEviction,
+    AllKeysLru,
+    AllKeysLfu,
+    AllKeysRandom,
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+}
+
+/// Sizes up to which small collections stay packed, and how access is recorded. Named after the
+/// Redis settings they implement; the defaults are Redis 7.0's.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    pub hash_max_packed_entries: usize, // hash-max-listpack-entries
+    pub hash_max_packed_value: usize,   // hash-max-listpack-value
+    pub set_max_intset_entries: usize,
+    pub zset_max_packed_entries: usize,
+    pub zset_max_packed_value: usize,
+    /// `list-max-listpack-size`: > 0 elements per chunk, −1…−5 for 4…64 KiB.
+    pub list_max_packed_size: i64,
+    pub policy: EvictionPolicy,
+    pub lfu_log_factor: u32,
+    pub lfu_decay_minutes: u32,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            hash_max_packed_entries: 128,
+            hash_max_packed_value: 64,
+            set_max_intset_entries: 512,
+            zset_max_packed_entries: 128,
+            zset_max_packed_value: 64,
+            list_max_packed_size: -2,
+            policy: EvictionPolicy::NoEviction,
+            lfu_log_factor: 10,
+            lfu_decay_minutes: 1,
+        }
+    }
+}

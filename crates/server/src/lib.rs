@@ -1,0 +1,1 @@
+//! Cores, sessions, router, cross-core messages. (To come.)
