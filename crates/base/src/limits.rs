@@ -4,7 +4,7 @@
 pub const DATABASES: u8 = 16;
 /// Longest bulk string a client may send, and longest string value (`proto-max-bulk-len`).
 pub const MAX_BULK_BYTES: usize = 512 * 1024 * 1024;
-/// Most arguments in one command.
-pub const MAX_ARGS: usize = 1024 * 1024;
+/// Most arguments in one command, as Redis 7.0 has it (older ones stopped at 1024 * 1024).
+pub const MAX_ARGS: usize = i32::MAX as usize;
 /// Longest inline command line, and longest line that carries a length.
 pub const MAX_INLINE_BYTES: usize = 64 * 1024;

@@ -5,6 +5,7 @@
 //! the session's protocol version.
 
 mod args;
+mod inline;
 mod reply;
 mod request;
 

@@ -9,6 +9,11 @@
 
 use base::{Atom, IntText, Refusal, number};
 
+/// Marker, longest length, `txt:` and both line ends of a bulk or verbatim string.
+const FRAME_BYTES: usize = 32;
+/// `%.17g` writes whole numbers below this as plain digits.
+const WHOLE_SCORES: u64 = 100_000_000_000_000_000;
+
 /// Protocol version of a session, chosen by `HELLO`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
@@ -83,18 +88,19 @@ impl Reply {
 
     /// `+text`; the text must hold no line break.
     pub fn simple(&mut self, text: &str) {
-        self.buffer.push(b'+');
-        self.buffer.extend_from_slice(text.as_bytes());
-        self.line_end();
+        self.line(b'+', text.as_bytes());
     }
 
     /// `-text`; line breaks in it become spaces.
     pub fn error(&mut self, text: &str) {
         self.buffer.push(b'-');
-        self.buffer.extend(
-            text.bytes()
-                .map(|b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }),
-        );
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(text.as_bytes());
+        for byte in self.buffer.iter_mut().skip(start) {
+            if matches!(*byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
         self.line_end();
     }
 
@@ -116,7 +122,7 @@ impl Reply {
 
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.buffer.reserve(bytes.len() + 24);
+        self.buffer.reserve(bytes.len() + FRAME_BYTES);
         self.header(b'$', bytes.len() as i64);
         self.buffer.extend_from_slice(bytes);
         self.line_end();
@@ -124,7 +130,10 @@ impl Reply {
 
     #[inline]
     pub fn atom(&mut self, atom: Atom<'_>) {
-        self.bulk(atom.bytes(&mut IntText::default()));
+        match atom {
+            Atom::Bytes(bytes) => self.bulk(bytes),
+            Atom::Int(_) => self.bulk(atom.bytes(&mut IntText::default())),
+        }
     }
 
     /// An integer as a bulk string.
@@ -190,14 +199,29 @@ impl Reply {
 
     /// A floating-point result: `,1.5`, or the same text as a bulk string.
     pub fn double(&mut self, value: f64) {
-        let text = number::format_score(value);
+        // Most scores are whole numbers; those need no float formatting.
+        let whole = value as i64;
+        if whole as f64 == value && whole.unsigned_abs() < WHOLE_SCORES && whole != 0 {
+            return self.number_text(itoa::Buffer::new().format(whole).as_bytes());
+        }
+        if value.is_nan() {
+            return self.number_text(b"nan");
+        }
+        self.number_text(number::format_score(value).as_bytes());
+    }
+
+    fn number_text(&mut self, text: &[u8]) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text.as_bytes()),
-            Protocol::Resp3 => {
-                self.buffer.push(b',');
-                self.buffer.extend_from_slice(text.as_bytes());
-                self.line_end();
-            }
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => self.line(b',', text),
+        }
+    }
+
+    /// An integer of any size, as its digits: `(123…`, or a bulk string.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits.as_bytes()),
+            Protocol::Resp3 => self.line(b'(', digits.as_bytes()),
         }
     }
 
@@ -216,6 +240,7 @@ impl Reply {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => {
+                self.buffer.reserve(text.len() + FRAME_BYTES);
                 self.header(b'=', text.len() as i64 + 4);
                 self.buffer.extend_from_slice(b"txt:");
                 self.buffer.extend_from_slice(text.as_bytes());
@@ -242,14 +267,13 @@ impl Reply {
 
     /// Puts the length in front of the elements written since `later` was made.
     pub fn fill(&mut self, later: Later, n: usize) {
-        let mut head = [0u8; 24];
-        let mut text = itoa::Buffer::new();
-        let digits = text.format(n).as_bytes();
-        head[0] = later.marker;
-        head[1..1 + digits.len()].copy_from_slice(digits);
-        head[1 + digits.len()..3 + digits.len()].copy_from_slice(b"\r\n");
-        self.buffer
-            .splice(later.at..later.at, head[..3 + digits.len()].iter().copied());
+        let end = self.buffer.len();
+        self.header(later.marker, n as i64);
+        // The header was written last and belongs first.
+        let head_bytes = self.buffer.len() - end;
+        if let Some(written) = self.buffer.get_mut(later.at..) {
+            written.rotate_right(head_bytes);
+        }
     }
 
     /// Bytes that are already encoded (replies from another core).
@@ -264,16 +288,114 @@ impl Reply {
         }
     }
 
+    /// `marker`, number, line end. Short numbers, which nearly all are, are written as one array
+    /// of a size known to the compiler: one capacity check and one store.
     #[inline]
     fn header(&mut self, marker: u8, n: i64) {
+        match n {
+            0..=9 => {
+                let head = [marker, digit(n), b'\r', b'\n'];
+                self.buffer.extend_from_slice(&head);
+            }
+            10..=99 => {
+                let head = [marker, digit(n / 10), digit(n % 10), b'\r', b'\n'];
+                self.buffer.extend_from_slice(&head);
+            }
+            100..=999 => {
+                let (a, b, c) = (digit(n / 100), digit(n / 10 % 10), digit(n % 10));
+                self.buffer
+                    .extend_from_slice(&[marker, a, b, c, b'\r', b'\n']);
+            }
+            _ => self.line(marker, itoa::Buffer::new().format(n).as_bytes()),
+        }
+    }
+
+    fn line(&mut self, marker: u8, text: &[u8]) {
+        self.buffer.reserve(text.len() + 3);
         self.buffer.push(marker);
-        self.buffer
-            .extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+        self.buffer.extend_from_slice(text);
         self.line_end();
     }
 
     #[inline]
     fn line_end(&mut self) {
         self.buffer.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The last decimal digit of a number below ten.
+#[inline]
+fn digit(n: i64) -> u8 {
+    b'0' + n as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(write: impl Fn(&mut Reply)) -> (String, String) {
+        let text = |protocol| {
+            let mut reply = Reply::new(protocol);
+            write(&mut reply);
+            String::from_utf8(reply.into_bytes()).unwrap()
+        };
+        (text(Protocol::Resp2), text(Protocol::Resp3))
+    }
+
+    fn expect(write: impl Fn(&mut Reply), resp2: &str, resp3: &str) {
+        assert_eq!(both(write), (resp2.to_owned(), resp3.to_owned()));
+    }
+
+    #[test]
+    fn scalars() {
+        for n in [0, 9, 10, 99, 100, 999, 1000, -1, i64::MIN, i64::MAX] {
+            let text = format!(":{n}\r\n");
+            expect(|r| r.int(n), &text, &text);
+        }
+        expect(|r| r.null(), "$-1\r\n", "_\r\n");
+        expect(|r| r.null_array(), "*-1\r\n", "_\r\n");
+        expect(|r| r.boolean(true), ":1\r\n", "#t\r\n");
+        expect(|r| r.big_number("-123"), "$4\r\n-123\r\n", "(-123\r\n");
+        expect(|r| r.error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n");
+        expect(|r| r.verbatim("ab"), "$2\r\nab\r\n", "=6\r\ntxt:ab\r\n");
+        expect(|r| r.bulk_int(-12), "$3\r\n-12\r\n", "$3\r\n-12\r\n");
+    }
+
+    #[test]
+    fn doubles() {
+        for (value, text) in [
+            (1.5, "1.5"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (3.3, "3.2999999999999998"),
+            (-17.0, "-17"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+        ] {
+            let resp2 = format!("${}\r\n{text}\r\n", text.len());
+            expect(|r| r.double(value), &resp2, &format!(",{text}\r\n"));
+        }
+    }
+
+    #[test]
+    fn aggregates() {
+        expect(|r| r.map(2), "*4\r\n", "%2\r\n");
+        expect(|r| r.set(12), "*12\r\n", "~12\r\n");
+        expect(|r| r.push(3), "*3\r\n", ">3\r\n");
+        let later = |r: &mut Reply| {
+            r.ok();
+            let later = r.set_later();
+            r.int(1);
+            r.int(2);
+            r.fill(later, 2);
+        };
+        expect(
+            later,
+            "+OK\r\n*2\r\n:1\r\n:2\r\n",
+            "+OK\r\n~2\r\n:1\r\n:2\r\n",
+        );
     }
 }
