@@ -12,7 +12,7 @@ pub mod family;
 mod flags;
 mod keys;
 mod row;
-mod table;
+pub mod table;
 
 pub use flags::{Flags, Group};
 pub use keys::{Keys, KeysError};

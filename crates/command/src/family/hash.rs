@@ -1,5 +1,369 @@
-//! (Family to come.)
+//! Hashes: fields and values under one key.
 
-use crate::Command;
+use base::{Atom, IntText, Refusal, number};
+use keyspace::{Txn, View};
+use resp::{Args, Protocol, Reply};
 
-pub const ROWS: &[Command] = &[];
+use super::sample;
+use crate::table::wrong_arity;
+use crate::{Arity, Command, Flags, Group, Keys, Run};
+
+const HASH: Command = Command {
+    group: Group::Hash,
+    keys: Keys::one(1),
+    since: "2.0.0",
+    ..Command::BASE
+};
+const WRITE: Flags = Flags::WRITE.union(Flags::FAST);
+const GROW: Flags = WRITE.union(Flags::DENYOOM);
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = READ.union(Flags::FAST);
+
+pub const ROWS: &[Command] = &[
+    Command {
+        name: "hset",
+        arity: Arity::AtLeast(4),
+        run: Run::Write(hset),
+        flags: GROW,
+        complexity: "O(N) where N is the number of fields set.",
+        summary: "Sets fields of a hash; returns how many are new.",
+        ..HASH
+    },
+    Command {
+        name: "hsetnx",
+        arity: Arity::Exactly(4),
+        run: Run::Write(hsetnx),
+        flags: GROW,
+        summary: "Sets a field of a hash unless it exists.",
+        ..HASH
+    },
+    Command {
+        name: "hmset",
+        arity: Arity::AtLeast(4),
+        run: Run::Write(hmset),
+        flags: GROW,
+        complexity: "O(N) where N is the number of fields set.",
+        summary: "Sets fields of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hget",
+        arity: Arity::Exactly(3),
+        run: Run::Read(hget),
+        flags: READ_FAST,
+        summary: "Returns a field of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hmget",
+        arity: Arity::AtLeast(3),
+        run: Run::Read(hmget),
+        flags: READ_FAST,
+        complexity: "O(N) where N is the number of fields asked for.",
+        summary: "Returns several fields of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hgetall",
+        arity: Arity::Exactly(2),
+        run: Run::Read(hgetall),
+        flags: READ,
+        complexity: "O(N) where N is the size of the hash.",
+        summary: "Returns all fields of a hash with their values.",
+        ..HASH
+    },
+    Command {
+        name: "hkeys",
+        arity: Arity::Exactly(2),
+        run: Run::Read(hkeys),
+        flags: READ,
+        complexity: "O(N) where N is the size of the hash.",
+        summary: "Returns all fields of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hvals",
+        arity: Arity::Exactly(2),
+        run: Run::Read(hvals),
+        flags: READ,
+        complexity: "O(N) where N is the size of the hash.",
+        summary: "Returns all values of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hdel",
+        arity: Arity::AtLeast(3),
+        run: Run::Write(hdel),
+        flags: WRITE,
+        complexity: "O(N) where N is the number of fields named.",
+        summary: "Removes fields of a hash; the last one takes the key with it.",
+        ..HASH
+    },
+    Command {
+        name: "hlen",
+        arity: Arity::Exactly(2),
+        run: Run::Read(hlen),
+        flags: READ_FAST,
+        summary: "Returns the number of fields of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hstrlen",
+        arity: Arity::Exactly(3),
+        run: Run::Read(hstrlen),
+        flags: READ_FAST,
+        since: "3.2.0",
+        summary: "Returns the length of a field's value.",
+        ..HASH
+    },
+    Command {
+        name: "hexists",
+        arity: Arity::Exactly(3),
+        run: Run::Read(hexists),
+        flags: READ_FAST,
+        summary: "Tells whether a hash has a field.",
+        ..HASH
+    },
+    Command {
+        name: "hincrby",
+        arity: Arity::Exactly(4),
+        run: Run::Write(hincrby),
+        flags: GROW,
+        summary: "Adds an integer to a field of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hincrbyfloat",
+        arity: Arity::Exactly(4),
+        run: Run::Write(hincrbyfloat),
+        flags: GROW,
+        since: "2.6.0",
+        summary: "Adds a floating-point number to a field of a hash.",
+        ..HASH
+    },
+    Command {
+        name: "hrandfield",
+        arity: Arity::AtLeast(2),
+        run: Run::Read(hrandfield),
+        flags: READ,
+        since: "6.2.0",
+        complexity: "O(N) where N is the number of fields returned.",
+        summary: "Returns fields of a hash at random.",
+        ..HASH
+    },
+];
+
+fn hset(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let added = set_pairs(txn, args, "hset")?;
+    reply.int(added);
+    Ok(())
+}
+
+fn hmset(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    set_pairs(txn, args, "hmset")?;
+    reply.ok();
+    Ok(())
+}
+
+/// Sets the pairs from argument 2 on; how many fields are new.
+fn set_pairs(txn: &mut Txn<'_>, args: &Args<'_>, name: &str) -> Result<i64, Refusal> {
+    if !args.len().is_multiple_of(2) {
+        return Err(wrong_arity(name));
+    }
+    let mut hash = txn.hash_or_new(args.at(1))?;
+    let mut added = 0;
+    for at in (2..args.len()).step_by(2) {
+        added += i64::from(hash.insert(args.at(at), args.at(at + 1)));
+    }
+    Ok(added)
+}
+
+fn hsetnx(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let mut hash = txn.hash_or_new(args.at(1))?;
+    let absent = !hash.contains(args.at(2));
+    if absent {
+        hash.insert(args.at(2), args.at(3));
+    }
+    reply.int_bool(absent);
+    Ok(())
+}
+
+fn hget(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.atom_or_null(view.hash(args.at(1))?.and_then(|hash| hash.get(args.at(2))));
+    Ok(())
+}
+
+fn hmget(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let hash = view.hash(args.at(1))?;
+    reply.array(args.len() - 2);
+    for field in args.iter_from(2) {
+        reply.atom_or_null(hash.and_then(|hash| hash.get(field)));
+    }
+    Ok(())
+}
+
+fn hgetall(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let Some(hash) = view.hash(args.at(1))? else {
+        reply.map(0);
+        return Ok(());
+    };
+    reply.map(hash.len());
+    for (field, value) in hash.iter() {
+        reply.atom(field);
+        reply.atom(value);
+    }
+    Ok(())
+}
+
+fn hkeys(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let Some(hash) = view.hash(args.at(1))? else {
+        reply.array(0);
+        return Ok(());
+    };
+    reply.array(hash.len());
+    hash.iter().for_each(|(field, _)| reply.atom(field));
+    Ok(())
+}
+
+fn hvals(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let Some(hash) = view.hash(args.at(1))? else {
+        reply.array(0);
+        return Ok(());
+    };
+    reply.array(hash.len());
+    hash.iter().for_each(|(_, value)| reply.atom(value));
+    Ok(())
+}
+
+fn hdel(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let mut removed = 0;
+    if let Some(mut hash) = txn.hash_mut(args.at(1))? {
+        for field in args.iter_from(2) {
+            removed += i64::from(hash.remove(field));
+        }
+    }
+    reply.int(removed);
+    Ok(())
+}
+
+fn hlen(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.int(view.hash(args.at(1))?.map_or(0, |hash| hash.len() as i64));
+    Ok(())
+}
+
+fn hstrlen(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let value = view.hash(args.at(1))?.and_then(|hash| hash.get(args.at(2)));
+    reply.int(value.map_or(0, |value| value.len() as i64));
+    Ok(())
+}
+
+fn hexists(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.int_bool(
+        view.hash(args.at(1))?
+            .is_some_and(|hash| hash.contains(args.at(2))),
+    );
+    Ok(())
+}
+
+fn hincrby(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let by = args.int(3)?;
+    let mut hash = txn.hash_or_new(args.at(1))?;
+    let current = match hash.get(args.at(2)) {
+        None => 0,
+        Some(Atom::Int(value)) => value,
+        Some(Atom::Bytes(text)) => {
+            number::parse_i64(text).ok_or(Refusal::new("ERR hash value is not an integer"))?
+        }
+    };
+    let next = current.checked_add(by).ok_or(Refusal::Overflow)?;
+    hash.insert(args.at(2), Atom::Int(next).bytes(&mut IntText::default()));
+    reply.int(next);
+    Ok(())
+}
+
+fn hincrbyfloat(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let by = args.float(3)?;
+    if !by.is_finite() {
+        return Err(Refusal::new("ERR value is NaN or Infinity"));
+    }
+    let mut hash = txn.hash_or_new(args.at(1))?;
+    let current = match hash.get(args.at(2)) {
+        None => 0.0,
+        Some(value) => number::parse_f64(value.bytes(&mut IntText::default()))
+            .ok_or(Refusal::new("ERR hash value is not a float"))?,
+    };
+    let next = current + by;
+    if !next.is_finite() {
+        return Err(Refusal::new("ERR increment would produce NaN or Infinity"));
+    }
+    let text = number::format_plain(next);
+    hash.insert(args.at(2), text.as_bytes());
+    reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+fn hrandfield(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let key = args.at(1);
+    if args.len() == 2 {
+        let field = view
+            .hash(key)?
+            .and_then(|hash| hash.random(&mut view.rng()));
+        reply.atom_or_null(field.map(|(field, _)| field));
+        return Ok(());
+    }
+    let count = sample::signed_count(args, 2)?;
+    let with_values = match args.len() {
+        3 => false,
+        4 if args.is(3, "WITHVALUES") => true,
+        _ => return Err(Refusal::Syntax),
+    };
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(Refusal::new("ERR value is out of range"));
+    }
+    let Some(hash) = view.hash(key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+
+    let wanted = count.unsigned_abs() as usize;
+    let returned = if count < 0 {
+        wanted
+    } else {
+        wanted.min(hash.len())
+    };
+    let paired = with_values && reply.protocol() == Protocol::Resp3;
+    reply.array(if with_values && !paired {
+        returned * 2
+    } else {
+        returned
+    });
+    let mut write = |(field, value): (Atom<'_>, Atom<'_>)| {
+        if paired {
+            reply.array(2);
+        }
+        reply.atom(field);
+        if with_values {
+            reply.atom(value);
+        }
+    };
+
+    let mut rng = view.rng();
+    if count < 0 {
+        (0..wanted)
+            .filter_map(|_| hash.random(&mut rng))
+            .for_each(write);
+    } else if wanted >= hash.len() {
+        hash.iter().for_each(write);
+    } else {
+        sample::distinct(
+            wanted,
+            hash.len(),
+            &mut rng,
+            hash.iter(),
+            |rng| hash.random(rng),
+            |(field, _)| field.to_vec(),
+            &mut write,
+        );
+    }
+    Ok(())
+}

@@ -7,6 +7,7 @@ mod expiry;
 mod generic;
 mod hash;
 mod list;
+mod sample;
 mod scan;
 mod set;
 mod sort;

@@ -1,0 +1,181 @@
+//! Sets: distinct members under one key.
+//!
+//! `members.rs` one set and its members; `random.rs` SPOP and SRANDMEMBER; `algebra.rs` union,
+//! intersection and difference.
+
+mod algebra;
+mod members;
+mod random;
+
+use crate::{Arity, Command, Flags, Group, Keys, Run};
+
+const SET: Command = Command {
+    group: Group::Set,
+    keys: Keys::one(1),
+    ..Command::BASE
+};
+const WRITE: Flags = Flags::WRITE.union(Flags::FAST);
+const GROW: Flags = Flags::WRITE.union(Flags::DENYOOM);
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = READ.union(Flags::FAST);
+const INTERSECTION: &str =
+    "O(N*M) where N is the size of the smallest set and M the number of sets.";
+const ALL_ELEMENTS: &str = "O(N) where N is the number of members in all sets.";
+
+pub const ROWS: &[Command] = &[
+    Command {
+        name: "sadd",
+        arity: Arity::AtLeast(3),
+        run: Run::Write(members::sadd),
+        flags: GROW.union(Flags::FAST),
+        complexity: "O(N) where N is the number of members named.",
+        summary: "Adds members to a set; returns how many are new.",
+        ..SET
+    },
+    Command {
+        name: "srem",
+        arity: Arity::AtLeast(3),
+        run: Run::Write(members::srem),
+        flags: WRITE,
+        complexity: "O(N) where N is the number of members named.",
+        summary: "Removes members of a set; the last one takes the key with it.",
+        ..SET
+    },
+    Command {
+        name: "sismember",
+        arity: Arity::Exactly(3),
+        run: Run::Read(members::sismember),
+        flags: READ_FAST,
+        summary: "Tells whether a set has a member.",
+        ..SET
+    },
+    Command {
+        name: "smismember",
+        arity: Arity::AtLeast(3),
+        run: Run::Read(members::smismember),
+        flags: READ_FAST,
+        since: "6.2.0",
+        complexity: "O(N) where N is the number of members named.",
+        summary: "Tells of several members whether a set has them.",
+        ..SET
+    },
+    Command {
+        name: "smembers",
+        arity: Arity::Exactly(2),
+        run: Run::Read(members::smembers),
+        flags: READ,
+        complexity: "O(N) where N is the size of the set.",
+        summary: "Returns all members of a set.",
+        ..SET
+    },
+    Command {
+        name: "scard",
+        arity: Arity::Exactly(2),
+        run: Run::Read(members::scard),
+        flags: READ_FAST,
+        summary: "Returns the number of members of a set.",
+        ..SET
+    },
+    Command {
+        name: "smove",
+        arity: Arity::Exactly(4),
+        keys: Keys::Range {
+            first: 1,
+            last: 2,
+            step: 1,
+        },
+        run: Run::Write(members::smove),
+        flags: WRITE,
+        summary: "Moves a member from one set to another.",
+        ..SET
+    },
+    Command {
+        name: "spop",
+        arity: Arity::AtLeast(2),
+        run: Run::Write(random::spop),
+        flags: WRITE,
+        complexity: "O(N) where N is the number of members taken.",
+        summary: "Removes and returns members of a set at random.",
+        ..SET
+    },
+    Command {
+        name: "srandmember",
+        arity: Arity::AtLeast(2),
+        run: Run::Read(random::srandmember),
+        flags: READ,
+        complexity: "O(N) where N is the number of members returned.",
+        summary: "Returns members of a set at random.",
+        ..SET
+    },
+    Command {
+        name: "sinter",
+        arity: Arity::AtLeast(2),
+        keys: Keys::from(1),
+        run: Run::Read(algebra::sinter),
+        flags: READ,
+        complexity: INTERSECTION,
+        summary: "Returns the members that all sets have.",
+        ..SET
+    },
+    Command {
+        name: "sinterstore",
+        arity: Arity::AtLeast(3),
+        keys: Keys::from(1),
+        run: Run::Write(algebra::sinterstore),
+        flags: GROW,
+        complexity: INTERSECTION,
+        summary: "Stores the members that all sets have.",
+        ..SET
+    },
+    Command {
+        name: "sintercard",
+        arity: Arity::AtLeast(3),
+        keys: Keys::Counted { count_at: 1 },
+        run: Run::Read(algebra::sintercard),
+        flags: READ.union(Flags::MOVABLEKEYS),
+        since: "7.0.0",
+        complexity: INTERSECTION,
+        summary: "Returns how many members all sets have.",
+        ..SET
+    },
+    Command {
+        name: "sunion",
+        arity: Arity::AtLeast(2),
+        keys: Keys::from(1),
+        run: Run::Read(algebra::sunion),
+        flags: READ,
+        complexity: ALL_ELEMENTS,
+        summary: "Returns the members that any of the sets has.",
+        ..SET
+    },
+    Command {
+        name: "sunionstore",
+        arity: Arity::AtLeast(3),
+        keys: Keys::from(1),
+        run: Run::Write(algebra::sunionstore),
+        flags: GROW,
+        complexity: ALL_ELEMENTS,
+        summary: "Stores the members that any of the sets has.",
+        ..SET
+    },
+    Command {
+        name: "sdiff",
+        arity: Arity::AtLeast(2),
+        keys: Keys::from(1),
+        run: Run::Read(algebra::sdiff),
+        flags: READ,
+        complexity: ALL_ELEMENTS,
+        summary: "Returns the members of the first set that no other set has.",
+        ..SET
+    },
+    Command {
+        name: "sdiffstore",
+        arity: Arity::AtLeast(3),
+        keys: Keys::from(1),
+        run: Run::Write(algebra::sdiffstore),
+        flags: GROW,
+        complexity: ALL_ELEMENTS,
+        summary: "Stores the members of the first set that no other set has.",
+        ..SET
+    },
+];
