@@ -1,1 +1,32 @@
-//! Cores, sessions, router, cross-core messages. (To come.)
+//! Cores, sessions, and everything between a socket and a keyspace.
+//!
+//! ```text
+//!   socket ─► session ─► commands (table) ─► route ─┬─► run here            (region of this core)
+//!                 ▲                                 ├─► batch to one core   (cores::batch)
+//!                 │                                 └─► hold regions, run   (cores::lend)
+//!                 └──────────── replies in request order ◄───────┘
+//! ```
+//!
+//! One pinned thread per core ([`cores`]), one task per connection ([`session`]). What a core owns,
+//! only that core touches; cores talk by message. What all cores share ([`Shared`]) is either
+//! read-mostly (settings, table) or off the hot path (client registry, slow log).
+//!
+//! Session commands (`CLIENT`, `CONFIG`, `MULTI` …) are rows and functions in [`family`], in the
+//! shape [`SessionCommand`] gives them; all other commands come from the `command` crate.
+
+pub mod clients;
+pub mod commands;
+pub mod cores;
+pub mod family;
+pub mod memory;
+pub mod session;
+pub mod settings;
+mod shared;
+pub mod slowlog;
+pub mod stats;
+
+pub use commands::{Commands, Later, SessionCommand, SessionRun};
+pub use cores::Core;
+pub use session::Session;
+pub use settings::Settings;
+pub use shared::Shared;

@@ -1,0 +1,137 @@
+//! All commands of the server: the rows of the `command` crate and the session commands of
+//! [`crate::family`], in one table.
+//!
+//! A session command is a row like any other (`run: Run::Session`) plus a function over its
+//! session. Those that must wait (hold regions, sleep, write a file) return a future. A row of a
+//! server family may also carry `Run::Read` or `Run::Write` and is then run as any data command,
+//! on the regions its `keys` name (`Keys::Everything`: all, held together): prefer that where the
+//! function needs only a `View`.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+
+use base::Refusal;
+use command::{Command, Table};
+use resp::{Args, Reply};
+
+use crate::Session;
+use crate::family;
+
+/// What a session command that waits returns.
+pub type Later<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + 'a>>;
+
+pub type NowFn = fn(&mut Session, &Args<'_>, &mut Reply) -> Result<(), Refusal>;
+pub type LaterFn = for<'a> fn(&'a mut Session, &'a Args<'a>, &'a mut Reply) -> Later<'a>;
+
+#[derive(Clone, Copy)]
+pub enum SessionRun {
+    Now(NowFn),
+    Later(LaterFn),
+    /// A container: the runs of its subcommands by the row's name (`"client|list"`). Subcommands
+    /// whose row is `Run::Read` or `Run::Write` are left out.
+    Subcommands(&'static [(&'static str, SessionRun)]),
+    /// The row itself says how (`Run::Read`, `Run::Write`).
+    Row,
+}
+
+/// A row and what runs it.
+#[derive(Clone, Copy)]
+pub struct SessionCommand {
+    pub row: Command,
+    pub run: SessionRun,
+}
+
+pub struct Commands {
+    pub table: Table,
+    /// By row number; only session commands have one.
+    runs: Vec<Option<SessionRun>>,
+    /// By row number: the statistics number of the row; its subcommands follow.
+    stat_base: Vec<u16>,
+    stat_count: usize,
+}
+
+impl Commands {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        let session: Vec<&SessionCommand> = family::ALL.iter().copied().flatten().collect();
+        let pure = command::family::ALL.iter().copied().flatten().copied();
+        let table = Table::new(pure.chain(session.iter().map(|command| command.row)));
+        let by_name: HashMap<&str, SessionRun> = session
+            .iter()
+            .map(|command| (command.row.name, command.run))
+            .collect();
+        let runs = table
+            .rows()
+            .iter()
+            .map(|row| by_name.get(row.name).copied())
+            .collect();
+        let mut stat_count = 0;
+        let mut stat_base = Vec::new();
+        for row in table.rows() {
+            stat_base.push(stat_count as u16);
+            stat_count += 1 + row.subcommands.len();
+        }
+        Commands {
+            table,
+            runs,
+            stat_base,
+            stat_count,
+        }
+    }
+
+    /// What runs a session command; `number` and `row` as [`Table::resolve`] gave them.
+    pub fn session_run(&self, number: usize, row: &Command) -> Option<SessionRun> {
+        match self.runs.get(number).copied().flatten()? {
+            SessionRun::Subcommands(runs) => runs
+                .iter()
+                .find(|(name, _)| *name == row.name)
+                .map(|(_, run)| *run),
+            run => Some(run),
+        }
+    }
+
+    /// The place of a row, or of a subcommand's row, in the statistics.
+    #[inline]
+    pub fn stat_number(&self, number: usize, row: &Command) -> usize {
+        let base = self.stat_base.get(number).copied().unwrap_or(0) as usize;
+        let Some(top) = self.table.rows().get(number) else {
+            return base;
+        };
+        if top.subcommands.is_empty() {
+            return base;
+        }
+        let sub = top.subcommands.iter().position(|sub| sub.name == row.name);
+        base + sub.map_or(0, |at| 1 + at)
+    }
+
+    pub fn stat_count(&self) -> usize {
+        self.stat_count
+    }
+
+    /// Every row with its statistics number, subcommands behind their container.
+    pub fn each_row(&self) -> impl Iterator<Item = (usize, &Command)> {
+        self.table
+            .rows()
+            .iter()
+            .flat_map(|row| std::iter::once(row).chain(row.subcommands))
+            .enumerate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use command::Run;
+
+    #[test]
+    fn every_session_row_has_a_run() {
+        let commands = Commands::new();
+        for (number, row) in commands.table.rows().iter().enumerate() {
+            let rows = std::iter::once(row).chain(row.subcommands);
+            for row in rows.filter(|row| matches!(row.run, Run::Session)) {
+                assert!(commands.session_run(number, row).is_some(), "{}", row.name);
+            }
+        }
+    }
+}

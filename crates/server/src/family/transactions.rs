@@ -1,0 +1,5 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+use crate::SessionCommand;
+
+pub const ROWS: &[SessionCommand] = &[];

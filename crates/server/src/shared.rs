@@ -1,0 +1,80 @@
+//! What all cores share. Read-mostly, or off the hot path.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::Commands;
+use crate::clients::Clients;
+use crate::cores::{Mailbox, Map};
+use crate::settings::{Settings, SettingsCell};
+use crate::slowlog::SlowLog;
+use crate::stats::CoreStats;
+
+pub struct Shared {
+    pub settings: SettingsCell,
+    pub commands: Commands,
+    pub map: Map,
+    pub clients: Clients,
+    /// By core.
+    pub stats: Box<[CoreStats]>,
+    pub slowlog: SlowLog,
+    /// By core.
+    pub mailboxes: Box<[Arc<Mailbox>]>,
+    pub started: Instant,
+    pub started_at_ms: u64,
+    /// The port in use, once listening (it may have been chosen by the system).
+    pub port: std::sync::atomic::AtomicU16,
+    /// CLIENT PAUSE: no writes (or no commands at all) before this Unix time in ms.
+    pub paused_writes_until_ms: AtomicU64,
+    pub paused_all_until_ms: AtomicU64,
+    /// Turns a difference of two [`quanta::Clock::raw`] readings into time.
+    pub clock: quanta::Clock,
+}
+
+impl Shared {
+    pub fn new(settings: Settings) -> Self {
+        let commands = Commands::new();
+        let cores = settings.num_shards.max(1);
+        Shared {
+            map: Map::new(cores),
+            stats: (0..cores)
+                .map(|_| CoreStats::new(commands.stat_count()))
+                .collect(),
+            mailboxes: (0..cores).map(|_| Arc::new(Mailbox::default())).collect(),
+            commands,
+            clients: Clients::default(),
+            slowlog: SlowLog::default(),
+            started: Instant::now(),
+            started_at_ms: now_ms(),
+            port: settings.redis_port.into(),
+            paused_writes_until_ms: AtomicU64::new(0),
+            paused_all_until_ms: AtomicU64::new(0),
+            clock: quanta::Clock::new(),
+            settings: SettingsCell::new(settings),
+        }
+    }
+
+    /// The sum of one counter over all cores.
+    pub fn total(&self, counter: impl Fn(&CoreStats) -> u64) -> u64 {
+        self.stats.iter().map(counter).sum()
+    }
+
+    /// Until when CLIENT PAUSE holds commands back; 0 for not at all.
+    #[inline]
+    pub fn paused_until_ms(&self, writes: bool) -> u64 {
+        let all = self.paused_all_until_ms.load(Ordering::Relaxed);
+        if writes {
+            all.max(self.paused_writes_until_ms.load(Ordering::Relaxed))
+        } else {
+            all
+        }
+    }
+}
+
+/// The wall clock in Unix milliseconds.
+pub fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
