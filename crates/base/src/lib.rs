@@ -5,6 +5,7 @@
 //! crate, it lives there, not here.
 
 mod atom;
+pub mod extended;
 pub mod glob;
 pub mod limits;
 pub mod number;

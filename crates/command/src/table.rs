@@ -1,4 +1,9 @@
 //! Looking a command up by name, without case and without allocation.
+//!
+//! Every command a client sends passes here, so a name is compared as two machine words: its
+//! first and its last eight bytes (they overlap in a short name), the letters in lower case. With
+//! the length, that is the whole name up to sixteen bytes; the few names that are longer or hold
+//! more than letters are compared once more as text.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +18,63 @@ const NAME_MAX: usize = 32;
 /// All commands a server knows: the rows of this crate's families and those of the server.
 pub struct Table {
     rows: Vec<Command>,
-    /// Open addressing over the upper-cased name; `u16::MAX` is empty.
-    index: Vec<u16>,
+    /// Open addressing by [`Word::hash`]; a power of two, never full.
+    index: Box<[Place]>,
+}
+
+/// One place of the index; `row` is `EMPTY` where there is none.
+#[derive(Clone, Copy)]
+struct Place {
+    word: Word,
+    row: u16,
+    /// The words do not tell the whole name: compare the text too.
+    check_text: bool,
+}
+
+const EMPTY: u16 = u16::MAX;
+
+/// A name as it is compared: the length, the first and the last bytes with the bit set that
+/// makes letters lower case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word {
+    head: u64,
+    tail: u64,
+    len: u32,
+}
+
+impl Word {
+    #[inline]
+    fn of(name: &[u8]) -> Word {
+        let (head, tail) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+            (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
+            _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+                (Some(head), Some(tail)) => (
+                    u32::from_le_bytes(*head).into(),
+                    u32::from_le_bytes(*tail).into(),
+                ),
+                // At most three bytes: first, middle, last are all of them.
+                _ => match (name.first(), name.get(name.len() / 2), name.last()) {
+                    (Some(&first), Some(&middle), Some(&last)) => {
+                        (u64::from(first) | u64::from(middle) << 8, last.into())
+                    }
+                    _ => (0, 0),
+                },
+            },
+        };
+        const LOWER: u64 = 0x2020_2020_2020_2020;
+        Word {
+            head: head | LOWER,
+            tail: tail | LOWER,
+            len: name.len() as u32,
+        }
+    }
+
+    #[inline]
+    fn hash(self) -> usize {
+        let mixed = (self.head ^ self.tail.rotate_left(29) ^ u64::from(self.len))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize
+    }
 }
 
 impl Table {
@@ -27,13 +87,25 @@ impl Table {
         // By name, so that listings are stable and a double name is a programming error.
         let rows: BTreeMap<&str, Command> = rows.into_iter().map(|row| (row.name, row)).collect();
         let rows: Vec<Command> = rows.into_values().collect();
-        let mut index = vec![u16::MAX; (rows.len() * 4).next_power_of_two()];
+        let empty = Place {
+            word: Word::of(b""),
+            row: EMPTY,
+            check_text: false,
+        };
+        let mut index = vec![empty; (rows.len() * 4 + 1).next_power_of_two()].into_boxed_slice();
+        let mask = index.len() - 1;
         for (i, row) in rows.iter().enumerate() {
-            let mut at = hash(row.name.as_bytes()) & (index.len() - 1);
-            while index[at] != u16::MAX {
-                at = (at + 1) & (index.len() - 1);
+            let name = row.name.as_bytes();
+            let word = Word::of(name);
+            let mut at = word.hash() & mask;
+            while index[at].row != EMPTY {
+                at = (at + 1) & mask;
             }
-            index[at] = i as u16;
+            index[at] = Place {
+                word,
+                row: i as u16,
+                check_text: name.len() > 16 || !name.iter().all(u8::is_ascii_alphabetic),
+            };
         }
         Table { rows, index }
     }
@@ -49,19 +121,19 @@ impl Table {
         if name.len() > NAME_MAX {
             return None;
         }
+        let word = Word::of(name);
         let mask = self.index.len() - 1;
-        let mut at = hash(name) & mask;
+        let mut at = word.hash() & mask;
         loop {
-            let row = *self.index.get(at)?;
-            if row == u16::MAX {
+            let place = self.index.get(at)?;
+            if place.row == EMPTY {
                 return None;
             }
-            if self.rows[row as usize]
-                .name
-                .as_bytes()
-                .eq_ignore_ascii_case(name)
-            {
-                return Some(row as usize);
+            if place.word == word {
+                let row = usize::from(place.row);
+                if !place.check_text || self.rows[row].name.as_bytes().eq_ignore_ascii_case(name) {
+                    return Some(row);
+                }
             }
             at = (at + 1) & mask;
         }
@@ -94,26 +166,34 @@ impl Table {
     }
 }
 
+#[cold]
 pub fn wrong_arity(name: &str) -> Refusal {
     Refusal::text_of(format!(
         "ERR wrong number of arguments for '{name}' command"
     ))
 }
 
+/// The arguments shown stop once they fill 128 bytes, the last one cut to what is left.
+#[cold]
 fn unknown_command(args: &Args<'_>) -> Refusal {
-    let mut line = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        shown(args.at(0))
-    );
+    let mut shown_args = Vec::new();
     for arg in args.iter_from(1) {
-        if line.len() >= 128 + 60 {
+        if shown_args.len() >= 128 {
             break;
         }
-        line.push_str(&format!("'{}' ", shown(arg)));
+        let room = 128 - shown_args.len();
+        shown_args.push(b'\'');
+        shown_args.extend_from_slice(c_text(arg, room));
+        shown_args.extend_from_slice(b"' ");
     }
-    Refusal::text_of(line)
+    Refusal::text_of(format!(
+        "ERR unknown command '{}', with args beginning with: {}",
+        shown(args.at(0)),
+        String::from_utf8_lossy(&shown_args)
+    ))
 }
 
+#[cold]
 fn unknown_subcommand(command: &str, word: &[u8]) -> Refusal {
     Refusal::text_of(format!(
         "ERR unknown subcommand '{}'. Try {} HELP.",
@@ -124,15 +204,66 @@ fn unknown_subcommand(command: &str, word: &[u8]) -> Refusal {
 
 /// At most 128 bytes of client text for an error line.
 fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[..text.len().min(128)]).into_owned()
+    String::from_utf8_lossy(c_text(text, 128)).into_owned()
 }
 
-/// FNV-1a over the letters in lower case; names are short.
-#[inline]
-fn hash(name: &[u8]) -> usize {
-    let mut hash: u32 = 0x811c_9dc5;
-    for &byte in name {
-        hash = (hash ^ u32::from(byte | 0x20)).wrapping_mul(0x0100_0193);
+/// What C's `%.{max}s` prints: up to the first zero byte, `max` bytes at most.
+fn c_text(text: &[u8], max: usize) -> &[u8] {
+    let text = &text[..text.len().min(max)];
+    text.split(|&byte| byte == 0).next().unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Flags;
+
+    fn table() -> Table {
+        let row = |name| Command {
+            name,
+            flags: Flags::READONLY,
+            ..Command::BASE
+        };
+        Table::new(
+            [
+                "a",
+                "ab",
+                "get",
+                "set",
+                "bitfield_ro",
+                "bitfield",
+                "zrevrangebyscore",
+                "a_name_longer_than_the_words",
+                "a_name_longer_thin_the_words",
+            ]
+            .map(row),
+        )
     }
-    (hash ^ (hash >> 15)) as usize
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        let table = table();
+        for row in table.rows() {
+            let found = table.find(row.name.to_ascii_uppercase().as_bytes());
+            assert_eq!(found.map(|i| table.rows()[i].name), Some(row.name));
+        }
+    }
+
+    #[test]
+    fn near_names_are_not_found() {
+        let table = table();
+        for name in [
+            "",
+            "ge",
+            "gett",
+            "git",
+            "b",
+            "ba",
+            "bitfield\x7fro",
+            "zrevrangebyscorf",
+            "a_name_longer_then_the_words",
+        ] {
+            assert_eq!(table.find(name.as_bytes()), None, "{name}");
+        }
+    }
 }

@@ -16,7 +16,9 @@ mod zset;
 
 /// The rows of all families.
 pub const ALL: &[&[Command]] = &[
-    bitmap::ROWS,
+    bitmap::bit::ROWS,
+    bitmap::bitfield::ROWS,
+    bitmap::bitop::ROWS,
     expiry::ROWS,
     generic::ROWS,
     hash::ROWS,
@@ -24,6 +26,9 @@ pub const ALL: &[&[Command]] = &[
     scan::ROWS,
     set::ROWS,
     sort::ROWS,
-    string::ROWS,
+    string::counter::ROWS,
+    string::lcs::ROWS,
+    string::range::ROWS,
+    string::value::ROWS,
     zset::ROWS,
 ];
