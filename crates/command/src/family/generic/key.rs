@@ -1,0 +1,209 @@
+//! Single keys: exist, type, remove, rename, copy, move.
+
+use base::Refusal;
+use keyspace::{Txn, View};
+use resp::{Args, Reply};
+
+use super::parse_db;
+use crate::{Arity, Command, Flags, Group, Keys, Run};
+
+const BASE: Command = Command {
+    group: Group::Generic,
+    keys: Keys::from(1),
+    arity: Arity::AtLeast(2),
+    ..Command::BASE
+};
+const TWO_KEYS: Keys = Keys::Range {
+    first: 1,
+    last: 2,
+    step: 1,
+};
+
+pub const ROWS: &[Command] = &[
+    Command {
+        name: "del",
+        run: Run::Write(del),
+        flags: Flags::WRITE,
+        complexity: "O(N) for N keys",
+        summary: "Removes keys; returns how many there were.",
+        ..BASE
+    },
+    Command {
+        name: "unlink",
+        run: Run::Write(del),
+        flags: Flags::WRITE.union(Flags::FAST),
+        since: "4.0.0",
+        complexity: "O(N) for N keys",
+        summary: "As DEL; big values are freed in the background by both.",
+        ..BASE
+    },
+    Command {
+        name: "exists",
+        run: Run::Read(exists),
+        flags: Flags::READONLY.union(Flags::FAST),
+        complexity: "O(N) for N keys",
+        summary: "Counts the keys that exist, one named twice counting twice.",
+        ..BASE
+    },
+    Command {
+        name: "touch",
+        run: Run::Read(exists),
+        flags: Flags::READONLY.union(Flags::FAST),
+        since: "3.2.1",
+        complexity: "O(N) for N keys",
+        summary: "Marks keys as used now; returns how many exist.",
+        ..BASE
+    },
+    Command {
+        name: "type",
+        arity: Arity::Exactly(2),
+        keys: Keys::one(1),
+        run: Run::Read(type_of),
+        flags: Flags::READONLY.union(Flags::FAST),
+        summary: "Returns the type of the value at a key.",
+        ..BASE
+    },
+    Command {
+        name: "rename",
+        arity: Arity::Exactly(3),
+        keys: TWO_KEYS,
+        run: Run::Write(rename),
+        flags: Flags::WRITE,
+        summary: "Gives a key another name, replacing what has that name.",
+        ..BASE
+    },
+    Command {
+        name: "renamenx",
+        arity: Arity::Exactly(3),
+        keys: TWO_KEYS,
+        run: Run::Write(renamenx),
+        flags: Flags::WRITE.union(Flags::FAST),
+        summary: "Gives a key another name if nothing has that name.",
+        ..BASE
+    },
+    Command {
+        name: "copy",
+        arity: Arity::AtLeast(3),
+        keys: TWO_KEYS,
+        run: Run::Write(copy),
+        flags: Flags::WRITE.union(Flags::DENYOOM),
+        since: "6.2.0",
+        complexity: "O(N) for N elements",
+        summary: "Copies a value and its deadline to another key.",
+        ..BASE
+    },
+    Command {
+        name: "move",
+        arity: Arity::Exactly(3),
+        keys: Keys::one(1),
+        run: Run::Write(move_to_db),
+        flags: Flags::WRITE.union(Flags::FAST),
+        summary: "Moves a key to another database.",
+        ..BASE
+    },
+];
+
+fn del(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let removed = args.iter_from(1).filter(|key| txn.remove(key)).count();
+    reply.int(removed as i64);
+    Ok(())
+}
+
+fn exists(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let found = args.iter_from(1).filter(|key| view.exists(key)).count();
+    reply.int(found as i64);
+    Ok(())
+}
+
+fn type_of(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.simple(view.kind(args.at(1)).map_or("none", |kind| kind.name()));
+    Ok(())
+}
+
+fn rename(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let (from, to) = (args.at(1), args.at(2));
+    if txn.kind(from).is_none() {
+        return Err(Refusal::NoSuchKey);
+    }
+    if from != to
+        && let Some(value) = txn.take(from)
+    {
+        txn.put(to, value);
+    }
+    reply.ok();
+    Ok(())
+}
+
+fn renamenx(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let (from, to) = (args.at(1), args.at(2));
+    if txn.kind(from).is_none() {
+        return Err(Refusal::NoSuchKey);
+    }
+    let free = txn.kind(to).is_none();
+    if free && let Some(value) = txn.take(from) {
+        txn.put(to, value);
+    }
+    reply.int_bool(free);
+    Ok(())
+}
+
+const SAME_KEY: Refusal = Refusal::new("ERR source and destination objects are the same");
+
+fn copy(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let (from, to) = (args.at(1), args.at(2));
+    let home = txn.db();
+    let (mut target, mut replace) = (home, false);
+    let mut at = 3;
+    while at < args.len() {
+        if args.is(at, "REPLACE") {
+            replace = true;
+        } else if args.is(at, "DB") && at + 1 < args.len() {
+            target = parse_db(args.at(at + 1), None)?;
+            at += 1;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        at += 1;
+    }
+    if from == to && home == target {
+        return Err(SAME_KEY);
+    }
+    // Nothing is copied before it is known to be wanted: a value may be big.
+    let exists = txn.kind(from).is_some();
+    txn.select(target);
+    let free = replace || txn.kind(to).is_none();
+    txn.select(home);
+    let copied = match (exists && free).then(|| txn.clone_value(from)).flatten() {
+        Some(value) => {
+            txn.select(target);
+            txn.put(to, value);
+            txn.select(home);
+            true
+        }
+        None => false,
+    };
+    reply.int_bool(copied);
+    Ok(())
+}
+
+fn move_to_db(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let key = args.at(1);
+    let (home, target) = (txn.db(), parse_db(args.at(2), None)?);
+    if home == target {
+        return Err(SAME_KEY);
+    }
+    txn.select(target);
+    let free = txn.kind(key).is_none();
+    txn.select(home);
+    let moved = match free.then(|| txn.take(key)).flatten() {
+        Some(value) => {
+            txn.select(target);
+            txn.put(key, value);
+            txn.select(home);
+            true
+        }
+        None => false,
+    };
+    reply.int_bool(moved);
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! `OBJECT`: how a value is kept. None of it counts as an access.
+
+use base::{Atom, Refusal};
+use keyspace::{EvictionPolicy, ValueRef, View};
+use resp::{Args, Reply};
+
+use crate::{Arity, Command, Flags, Group, Keys, Run};
+
+const SUB: Command = Command {
+    arity: Arity::Exactly(3),
+    keys: Keys::one(2),
+    flags: Flags::READONLY,
+    group: Group::Generic,
+    since: "2.2.3",
+    ..Command::BASE
+};
+
+pub const ROWS: &[Command] = &[Command {
+    name: "object",
+    arity: Arity::AtLeast(2),
+    run: Run::Container,
+    group: Group::Generic,
+    since: "2.2.3",
+    complexity: "see the subcommands",
+    summary: "Tells how a value is kept.",
+    subcommands: &[
+        Command {
+            name: "object|encoding",
+            run: Run::Read(encoding),
+            summary: "Returns the name of the structure that holds the value.",
+            ..SUB
+        },
+        Command {
+            name: "object|freq",
+            run: Run::Read(freq),
+            since: "4.0.0",
+            summary: "Returns the logarithmic access counter (LFU policies).",
+            ..SUB
+        },
+        Command {
+            name: "object|help",
+            arity: Arity::Exactly(2),
+            keys: Keys::None,
+            run: Run::Read(help),
+            flags: Flags::LOADING.union(Flags::STALE),
+            since: "6.2.0",
+            summary: "Lists the subcommands.",
+            ..SUB
+        },
+        Command {
+            name: "object|idletime",
+            run: Run::Read(idletime),
+            summary: "Returns the seconds since the last access.",
+            ..SUB
+        },
+        Command {
+            name: "object|refcount",
+            run: Run::Read(refcount),
+            summary: "Returns how many keys share the value.",
+            ..SUB
+        },
+    ],
+    ..Command::BASE
+}];
+
+fn encoding(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.bulk_or_null(view.encoding(args.at(2)).map(str::as_bytes));
+    Ok(())
+}
+
+/// Values are never shared here. Small integers answer as Redis' shared ones do, because clients
+/// and its test suite tell them by that.
+fn refcount(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    match view.peek(args.at(2)) {
+        None => reply.null(),
+        Some(ValueRef::String(Atom::Int(0..=9999))) => reply.int(i32::MAX.into()),
+        Some(_) => reply.int(1),
+    }
+    Ok(())
+}
+
+fn counts_accesses(view: &View<'_>) -> bool {
+    matches!(
+        view.tuning().policy,
+        EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu
+    )
+}
+
+fn idletime(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let Some(idle_ms) = view.idle_ms(args.at(2)) else {
+        reply.null();
+        return Ok(());
+    };
+    if counts_accesses(view) {
+        return Err(Refusal::new(
+            "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+             switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ));
+    }
+    reply.int((idle_ms / 1000) as i64);
+    Ok(())
+}
+
+fn freq(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let Some(frequency) = view.frequency(args.at(2)) else {
+        reply.null();
+        return Ok(());
+    };
+    if !counts_accesses(view) {
+        return Err(Refusal::new(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+             that when switching between policies at runtime LRU and LFU data will take some time \
+             to adjust.",
+        ));
+    }
+    reply.int(frequency.into());
+    Ok(())
+}
+
+fn help(_view: &View<'_>, _args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    const LINES: &[&str] = &[
+        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ENCODING <key>",
+        "    The structure that holds the value.",
+        "FREQ <key>",
+        "    The logarithmic access counter (LFU policies).",
+        "IDLETIME <key>",
+        "    Seconds since the last access.",
+        "REFCOUNT <key>",
+        "    How many keys share the value.",
+        "HELP",
+        "    This list.",
+    ];
+    reply.array(LINES.len());
+    LINES.iter().for_each(|line| reply.simple(line));
+    Ok(())
+}
