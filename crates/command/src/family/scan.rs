@@ -110,7 +110,11 @@ fn parse_cursor(text: &[u8]) -> Result<u64, Refusal> {
         rest => rest,
     };
     let value = number::parse_u64(significant).ok_or(Refusal::new("ERR invalid cursor"))?;
-    Ok(if negative { value.wrapping_neg() } else { value })
+    Ok(if negative {
+        value.wrapping_neg()
+    } else {
+        value
+    })
 }
 
 /// The reply: the next cursor, then what `step` wrote. `step` returns that cursor and how many

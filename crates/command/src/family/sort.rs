@@ -255,8 +255,9 @@ fn by_number(
     for element in elements.drain(..) {
         let weight = match by {
             None => parse_weight(&element),
-            Some(pattern) => look_up(view, pattern, &element)
-                .map_or(Some(0.0), |found| parse_weight(&found)),
+            Some(pattern) => {
+                look_up(view, pattern, &element).map_or(Some(0.0), |found| parse_weight(&found))
+            }
         };
         let weight = weight.ok_or(Refusal::new(
             "ERR One or more scores can't be converted into double",
@@ -294,7 +295,11 @@ fn look_up(view: &View<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     };
     let key = [before, element, after].concat();
     match field {
-        Some(field) => view.hash(&key).ok()??.get(field).map(|value| value.to_vec()),
+        Some(field) => view
+            .hash(&key)
+            .ok()??
+            .get(field)
+            .map(|value| value.to_vec()),
         None => view.string(&key).ok()?.map(|value| value.to_vec()),
     }
 }
