@@ -1,1 +1,54 @@
-fn main() {}
+//! The `neokv` program: reads the command line and the configuration, and starts what they ask for.
+
+mod cli;
+mod config;
+mod pages;
+
+use std::process::ExitCode;
+
+/// The allocator, counted: `maxmemory` and `INFO memory` go by what is allocated.
+#[global_allocator]
+static ALLOCATOR: server::memory::Counting<mimalloc::MiMalloc> =
+    server::memory::Counting(mimalloc::MiMalloc);
+
+fn main() -> ExitCode {
+    match cli::parse(std::env::args_os()) {
+        cli::Asked::Server(flags) => start(&flags),
+        cli::Asked::Page(page) => {
+            print!("{}", page.text());
+            ExitCode::SUCCESS
+        }
+        cli::Asked::Text(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        cli::Asked::Wrong(line) => complain(&line),
+    }
+}
+
+fn start(flags: &config::Given) -> ExitCode {
+    let settings = match config::load(flags, |name| std::env::var(name).ok()) {
+        Ok(settings) => settings,
+        Err(error) => return complain(&error.to_string()),
+    };
+    println!("{}", banner(&settings));
+    complain("the server is being written")
+}
+
+/// What is starting, in one line.
+fn banner(settings: &server::Settings) -> String {
+    format!(
+        "neokv {} · port {} · {} shard{} · engine memory · data in {}",
+        env!("CARGO_PKG_VERSION"),
+        settings.redis_port,
+        settings.num_shards,
+        if settings.num_shards == 1 { "" } else { "s" },
+        settings.dir.display(),
+    )
+}
+
+/// One line, and the exit status of a wrong start.
+fn complain(line: &str) -> ExitCode {
+    eprintln!("neokv: {line}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,216 @@
+//! The command line. The flags of `neokv server` are made from the list of settings, so that each
+//! setting is a flag, a key of the configuration file and an environment variable of one name.
+//!
+//! `_` in a flag's name means `-`: `--num_shards=4` is `--num-shards 4`.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use server::settings::{Setting, kind::Kind, list};
+
+use crate::config::{Given, env_name};
+use crate::pages::Page;
+
+/// What the command line asks for.
+pub enum Asked {
+    Server(Given),
+    Page(Page),
+    /// Help or version: to be printed.
+    Text(String),
+    /// One line that says what is wrong.
+    Wrong(String),
+}
+
+/// Flags shown by `-h`; `--help` shows all.
+const MAIN: &[&str] = &[
+    "engine",
+    "num-shards",
+    "port",
+    "bind",
+    "requirepass",
+    "maxmemory",
+    "maxmemory-policy",
+    "dir",
+    "dbfilename",
+    "save",
+];
+
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
+    let args: Vec<OsString> = args.into_iter().map(with_dashes).collect();
+    match command().try_get_matches_from(args) {
+        Ok(matches) => match matches.subcommand() {
+            Some(("server", flags)) => match given(flags) {
+                Ok(given) => Asked::Server(given),
+                Err(line) => Asked::Wrong(line),
+            },
+            Some(("page", sub)) => match sub.get_one::<String>("name").map(String::as_str) {
+                Some("configuration") => Asked::Page(Page::Configuration),
+                _ => Asked::Page(Page::Commands),
+            },
+            _ => Asked::Text(command().render_long_help().to_string()),
+        },
+        Err(error) if !error.use_stderr() => Asked::Text(error.render().to_string()),
+        Err(error) => {
+            let text = error.render().to_string();
+            let line = text.lines().next().unwrap_or("wrong command line");
+            let line = line.strip_prefix("error: ").unwrap_or(line);
+            Asked::Wrong(format!("{line} (see neokv server --help)"))
+        }
+    }
+}
+
+/// `--some_flag=a_b` as `--some-flag=a_b`.
+fn with_dashes(arg: OsString) -> OsString {
+    let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else {
+        return arg;
+    };
+    match text.split_once('=') {
+        Some((name, value)) => format!("{}={value}", name.replace('_', "-")).into(),
+        None => text.replace('_', "-").into(),
+    }
+}
+
+fn command() -> Command {
+    let mut server = Command::new("server")
+        .about("Start a node")
+        .long_about(
+            "Start a node.\n\nEvery flag is also a key of the configuration file (--config) and an \
+             environment variable (--redis-port: NEOKV_REDIS_PORT). A flag goes before the \
+             variable, the variable before the file.",
+        )
+        .args_override_self(true)
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .help("Configuration file (TOML) [env: NEOKV_CONFIG]"),
+        )
+        .arg(
+            Arg::new("set")
+                .long("set")
+                .value_name("NAME=VALUE")
+                .action(ArgAction::Append)
+                .help("Any setting, by the name CONFIG SET knows; may be repeated"),
+        );
+    for setting in list::ALL {
+        server = server.arg(flag(setting));
+    }
+    Command::new("neokv")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A multi-core server that speaks the Redis protocol")
+        .subcommand_required(false)
+        .subcommand(server)
+        .subcommand(
+            Command::new("page")
+                .about("Print a generated page of the documentation")
+                .hide(true)
+                .arg(Arg::new("name").value_parser(["commands", "configuration"])),
+        )
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let mut help = setting.doc.to_string();
+    if !setting.default.is_empty() {
+        help.push_str(&format!(" [default: {}]", setting.default));
+    }
+    help.push_str(&format!(" [env: {}]", env_name(setting)));
+    let others: Vec<&str> = setting
+        .names()
+        .filter(|name| *name != setting.flag())
+        .collect();
+    Arg::new(setting.name)
+        .long(setting.flag())
+        .aliases(others)
+        .value_name(value_name(setting.kind))
+        .action(ArgAction::Append)
+        .allow_hyphen_values(true)
+        .hide_short_help(!MAIN.contains(&setting.name))
+        .help(help)
+}
+
+fn value_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool | Kind::Off(_) => "yes|no",
+        Kind::Int { .. } => "N",
+        Kind::Bytes { .. } => "BYTES",
+        Kind::Choice(_) => "WORD",
+        Kind::Folder => "FOLDER",
+        Kind::FileName => "FILE",
+        Kind::Addresses => "ADDRESS",
+        Kind::Save => "SECONDS CHANGES",
+        Kind::Text | Kind::Empty(_) | Kind::OutputLimits | Kind::Percentiles => "TEXT",
+    }
+}
+
+/// The flags as they were given, values not looked at yet.
+fn given(matches: &ArgMatches) -> Result<Given, String> {
+    let mut given = Given {
+        config: matches.get_one::<String>("config").cloned(),
+        ..Given::default()
+    };
+    for (row, setting) in list::ALL.iter().enumerate() {
+        let Some(values) = matches.get_many::<String>(setting.name) else {
+            continue;
+        };
+        let values: Vec<&str> = values.map(String::as_str).collect();
+        // Lists may be given in pieces; of other settings the last one counts.
+        let text = match setting.kind {
+            Kind::Save | Kind::Addresses | Kind::OutputLimits => values.join(" "),
+            _ => values.last().copied().unwrap_or_default().to_string(),
+        };
+        given
+            .flags
+            .push((row, format!("--{}", setting.flag()), text));
+    }
+    for pair in matches.get_many::<String>("set").into_iter().flatten() {
+        let (name, text) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("--set {pair}: expected name=value"))?;
+        let row = crate::config::find(name.trim())
+            .ok_or_else(|| format!("--set {}: no such setting", name.trim()))?;
+        given
+            .flags
+            .push((row, format!("--set {}", name.trim()), text.trim().into()));
+    }
+    Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(line: &[&str]) -> Vec<(usize, String, String)> {
+        let args = ["neokv", "server"].iter().chain(line).map(Into::into);
+        match parse(args) {
+            Asked::Server(given) => given.flags,
+            Asked::Wrong(line) => panic!("{line}"),
+            _ => panic!("not a server"),
+        }
+    }
+
+    #[test]
+    fn clap_accepts_the_flags() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn names_of_the_original_design_work() {
+        for line in [["--redis_port=7"], ["--port=7"], ["--redis-port=7"]] {
+            assert_eq!(flags(&line)[0].2, "7");
+            assert_eq!(flags(&line)[0].1, "--redis-port");
+        }
+        assert_eq!(flags(&["--num_shards", "4"])[0].2, "4");
+        assert_eq!(flags(&["--dir", "a_b"])[0].2, "a_b");
+        assert_eq!(flags(&["--list-max-listpack-size", "-2"])[0].2, "-2");
+    }
+
+    #[test]
+    fn lists_come_in_pieces_and_the_last_word_counts() {
+        assert_eq!(
+            flags(&["--save", "900 1", "--save", "60 2"])[0].2,
+            "900 1 60 2"
+        );
+        assert_eq!(flags(&["--hz", "1", "--hz", "2"])[0].2, "2");
+        assert_eq!(flags(&["--set", "maxmemory = 1gb"])[0].2, "1gb");
+    }
+}

@@ -1,0 +1,182 @@
+//! Settings from flags, environment and file: flag before environment before file before default.
+//!
+//! Whatever is wrong is told in one line that names the key where the user wrote it.
+
+use std::path::{Path, PathBuf};
+
+use server::Settings;
+use server::settings::{Setting, list};
+use toml_edit::{DocumentMut, Item, Value};
+
+/// What the command line gave: row of the setting, how the user wrote it, text.
+#[derive(Debug, Default)]
+pub struct Given {
+    pub config: Option<String>,
+    pub flags: Vec<(usize, String, String)>,
+}
+
+/// A wrong configuration: where, and what is wrong with it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    place: String,
+    reason: String,
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
+}
+
+fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
+    ConfigError {
+        place: place.into(),
+        reason: reason.into(),
+    }
+}
+
+/// The settings to start with. `env` looks up an environment variable.
+pub fn load(given: &Given, env: impl Fn(&str) -> Option<String>) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::default();
+    let file = given.config.clone().or_else(|| env("NEOKV_CONFIG"));
+    if let Some(file) = file {
+        let path = PathBuf::from(&file);
+        for (row, place, text) in read_file(&path)? {
+            set(&mut settings, row, &place, &text)?;
+        }
+        settings.config_file = Some(std::fs::canonicalize(&path).unwrap_or(path));
+    }
+    for (row, setting) in list::ALL.iter().enumerate() {
+        let name = env_name(setting);
+        if let Some(text) = env(&name) {
+            set(&mut settings, row, &name, &text)?;
+        }
+    }
+    for (row, place, text) in &given.flags {
+        set(&mut settings, *row, place, text)?;
+    }
+    settings.refresh();
+    Ok(settings)
+}
+
+/// The row called `name`: a name, alias or flag, `_` meaning `-`.
+pub fn find(name: &str) -> Option<usize> {
+    let name = name.replace('_', "-");
+    list::ALL
+        .iter()
+        .position(|setting| setting.is_called(&name) || setting.flag() == name)
+}
+
+/// `NEOKV_REDIS_PORT` for `redis-port`.
+pub fn env_name(setting: &Setting) -> String {
+    format!(
+        "NEOKV_{}",
+        setting.flag().replace('-', "_").to_ascii_uppercase()
+    )
+}
+
+fn set(settings: &mut Settings, row: usize, place: &str, text: &str) -> Result<(), ConfigError> {
+    let setting = &list::ALL[row];
+    match setting.name {
+        "engine" if text != "memory" => {
+            return Err(wrong(
+                place,
+                format!("this version has only the engine 'memory', not '{text}'"),
+            ));
+        }
+        // A data folder that is not there yet is made.
+        "dir" => std::fs::create_dir_all(text)
+            .map_err(|error| wrong(place, format!("cannot make the folder '{text}': {error}")))?,
+        _ => {}
+    }
+    settings.set(row, text).map_err(|reason| {
+        let shown = if setting.secret { "…" } else { text };
+        wrong(place, format!("'{shown}': {reason}"))
+    })
+}
+
+/// The settings in a configuration file: row, place for errors, text.
+fn read_file(path: &Path) -> Result<Vec<(usize, String, String)>, ConfigError> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong("--config", format!("cannot read '{shown}': {error}")))?;
+    let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        let line = error
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .map_or(1, |before| before.matches('\n').count() + 1);
+        wrong(
+            format!("{shown} line {line}"),
+            error.message().replace('\n', "; "),
+        )
+    })?;
+    let mut found = Vec::new();
+    for (key, item) in document.iter() {
+        let place = format!("{shown}: {key}");
+        let row = find(key).ok_or_else(|| wrong(&place, "no such setting"))?;
+        let text = as_text(item).ok_or_else(|| {
+            wrong(
+                &place,
+                "expected a text, a number, true or false, or a list of them",
+            )
+        })?;
+        found.push((row, place, text));
+    }
+    Ok(found)
+}
+
+/// A TOML value as `CONFIG SET` would take it; lists are joined by blanks.
+fn as_text(item: &Item) -> Option<String> {
+    fn text(value: &Value) -> Option<String> {
+        match value {
+            Value::String(text) => Some(text.value().clone()),
+            Value::Integer(number) => Some(number.value().to_string()),
+            Value::Float(number) => Some(number.value().to_string()),
+            Value::Boolean(value) => Some(if *value.value() { "yes" } else { "no" }.into()),
+            Value::Array(list) => {
+                let parts: Option<Vec<String>> = list.iter().map(text).collect();
+                Some(parts?.join(" "))
+            }
+            Value::Datetime(_) | Value::InlineTable(_) => None,
+        }
+    }
+    text(item.as_value()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(name: &str, text: &str) -> Given {
+        Given {
+            config: None,
+            flags: vec![(find(name).unwrap(), format!("--{name}"), text.into())],
+        }
+    }
+
+    #[test]
+    fn flag_before_environment_before_default() {
+        let env = |name: &str| (name == "NEOKV_REDIS_PORT").then(|| "7001".to_string());
+        assert_eq!(load(&Given::default(), |_| None).unwrap().redis_port, 6379);
+        assert_eq!(load(&Given::default(), env).unwrap().redis_port, 7001);
+        let settings = load(&given("redis-port", "7002"), env).unwrap();
+        assert_eq!(settings.redis_port, 7002);
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        let error = load(&given("engine", "rocksdb"), |_| None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--engine: this version has only the engine 'memory', not 'rocksdb'"
+        );
+        let error = load(&given("maxmemory", "much"), |_| None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--maxmemory: 'much': argument must be a memory value"
+        );
+        let env = |name: &str| (name == "NEOKV_HZ").then(|| "x".to_string());
+        let error = load(&Given::default(), env).unwrap_err();
+        assert!(error.to_string().starts_with("NEOKV_HZ: 'x': "));
+    }
+}

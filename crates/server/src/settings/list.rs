@@ -1,0 +1,506 @@
+//! The list: one row per setting. It drives `CONFIG`, the flags of `neokv server`, the keys of its
+//! configuration file, its environment variables and `docs/operations/configuration.md`.
+//!
+//! Only settings that mean something here; Redis' names and defaults where Redis has them.
+
+use super::kind::Kind;
+
+/// When a setting may be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// By `CONFIG SET` at any time.
+    Always,
+    /// As [`Change::Always`], if `enable-protected-configs` lets the client.
+    Protected,
+    /// At start; `CONFIG SET` accepts only the value it has.
+    Start,
+    /// At start; `CONFIG SET` is refused.
+    Never,
+}
+
+/// One setting.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// As `CONFIG` knows it.
+    pub name: &'static str,
+    /// Other names `CONFIG` knows it by.
+    pub aliases: &'static [&'static str],
+    /// The flag and configuration key, if not the name; the name works too.
+    pub flag: Option<&'static str>,
+    pub kind: Kind,
+    pub default: &'static str,
+    pub change: Change,
+    pub doc: &'static str,
+    /// Whether the value must not be shown in logs.
+    pub secret: bool,
+}
+
+const BASE: Setting = Setting {
+    name: "",
+    aliases: &[],
+    flag: None,
+    kind: Kind::Text,
+    default: "",
+    change: Change::Always,
+    doc: "",
+    secret: false,
+};
+
+const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Setting {
+    Setting {
+        name,
+        kind,
+        default,
+        doc,
+        ..BASE
+    }
+}
+
+const fn aliased(setting: Setting, aliases: &'static [&'static str]) -> Setting {
+    Setting { aliases, ..setting }
+}
+
+const fn change(setting: Setting, change: Change) -> Setting {
+    Setting { change, ..setting }
+}
+
+const fn flag(setting: Setting, flag: &'static str) -> Setting {
+    Setting {
+        flag: Some(flag),
+        ..setting
+    }
+}
+
+const fn int(min: i64, max: i64) -> Kind {
+    Kind::Int { min, max }
+}
+
+const COUNT: Kind = int(0, i64::MAX);
+const SMALL: Kind = int(0, i32::MAX as i64);
+const BYTES: Kind = Kind::Bytes {
+    min: 0,
+    max: u64::MAX,
+};
+const ALLOWED: Kind = Kind::Choice(&["no", "yes", "local"]);
+
+/// Every setting, in the order of the reference page.
+pub const ALL: &[Setting] = &[
+    // What only the start can decide.
+    change(
+        row(
+            "engine",
+            Kind::Choice(&["memory"]),
+            "memory",
+            "Where data lives. `memory`: native structures in memory, saved to an RDB file.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "num-shards",
+            int(0, 1024),
+            "0",
+            "Number of cores: threads, each with its own connections and part of the data. 0: one per CPU.",
+        ),
+        Change::Start,
+    ),
+    flag(
+        change(
+            row("port", int(1, 65535), "6379", "TCP port for Redis clients."),
+            Change::Start,
+        ),
+        "redis-port",
+    ),
+    change(
+        row(
+            "bind",
+            Kind::Addresses,
+            "127.0.0.1 -::1",
+            "Addresses to listen on; `*` for all. An address with `-` in front may be missing on this machine.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "tcp-backlog",
+            SMALL,
+            "511",
+            "Connections that may wait to be accepted.",
+        ),
+        Change::Never,
+    ),
+    change(
+        row(
+            "databases",
+            int(16, 16),
+            "16",
+            "Number of databases; fixed.",
+        ),
+        Change::Never,
+    ),
+    // Clients.
+    Setting {
+        secret: true,
+        ..row(
+            "requirepass",
+            Kind::Text,
+            "",
+            "Password clients must give with AUTH or HELLO; empty: none.",
+        )
+    },
+    row(
+        "protected-mode",
+        Kind::Bool,
+        "yes",
+        "With no password, refuse clients from other machines.",
+    ),
+    row(
+        "maxclients",
+        int(1, u32::MAX as i64),
+        "10000",
+        "Most clients at a time; further ones get an error and are closed.",
+    ),
+    row(
+        "timeout",
+        SMALL,
+        "0",
+        "Close a client idle for so many seconds; 0: never.",
+    ),
+    row(
+        "tcp-keepalive",
+        SMALL,
+        "300",
+        "Seconds between TCP keepalive probes; 0: none.",
+    ),
+    row(
+        "client-query-buffer-limit",
+        Kind::Bytes {
+            min: 1 << 20,
+            max: i64::MAX as u64,
+        },
+        "1gb",
+        "A client whose unfinished input is longer is closed.",
+    ),
+    row(
+        "client-output-buffer-limit",
+        Kind::OutputLimits,
+        "normal 0 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60",
+        "A client that leaves more unread replies than this is closed, per class of client.",
+    ),
+    row(
+        "proto-max-bulk-len",
+        Kind::Bytes {
+            min: 1 << 20,
+            max: i64::MAX as u64,
+        },
+        "512mb",
+        "Longest argument a client may send, and longest string.",
+    ),
+    change(
+        row(
+            "enable-debug-command",
+            ALLOWED,
+            "local",
+            "Who may use DEBUG; `local`: clients from this machine.",
+        ),
+        Change::Never,
+    ),
+    change(
+        row(
+            "enable-protected-configs",
+            ALLOWED,
+            "no",
+            "Who may change `dir` and `dbfilename` by CONFIG SET; `local`: clients from this machine.",
+        ),
+        Change::Never,
+    ),
+    // Memory.
+    row(
+        "maxmemory",
+        BYTES,
+        "0",
+        "Memory for data; when reached, keys are evicted or writes refused as `maxmemory-policy` says. 0: no limit.",
+    ),
+    row(
+        "maxmemory-policy",
+        Kind::Choice(&[
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-random",
+            "volatile-ttl",
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "noeviction",
+        ]),
+        "noeviction",
+        "Which keys to give up when memory is short.",
+    ),
+    row(
+        "maxmemory-samples",
+        int(1, i32::MAX as i64),
+        "5",
+        "Keys looked at to find one to evict: more is more exact and slower.",
+    ),
+    row(
+        "lfu-log-factor",
+        SMALL,
+        "10",
+        "How slowly the access counter of the LFU policies grows.",
+    ),
+    row(
+        "lfu-decay-time",
+        SMALL,
+        "1",
+        "Minutes after which the access counter of the LFU policies is lowered by one.",
+    ),
+    row(
+        "lazyfree-lazy-eviction",
+        Kind::Bool,
+        "no",
+        "Accepted for compatibility: big values are always freed in the background.",
+    ),
+    row(
+        "lazyfree-lazy-expire",
+        Kind::Bool,
+        "no",
+        "As lazyfree-lazy-eviction.",
+    ),
+    row(
+        "lazyfree-lazy-server-del",
+        Kind::Bool,
+        "no",
+        "As lazyfree-lazy-eviction.",
+    ),
+    row(
+        "lazyfree-lazy-user-del",
+        Kind::Bool,
+        "no",
+        "As lazyfree-lazy-eviction.",
+    ),
+    row(
+        "lazyfree-lazy-user-flush",
+        Kind::Bool,
+        "no",
+        "As lazyfree-lazy-eviction.",
+    ),
+    row(
+        "active-expire-effort",
+        int(1, 10),
+        "1",
+        "How much time may go into removing expired keys, 1 to 10.",
+    ),
+    row("hz", int(1, 500), "10", "Rounds of upkeep per second."),
+    row(
+        "activerehashing",
+        Kind::Bool,
+        "yes",
+        "Accepted for compatibility: tables always grow in small steps.",
+    ),
+    // How collections are kept.
+    aliased(
+        row(
+            "hash-max-listpack-entries",
+            COUNT,
+            "512",
+            "A hash with more fields is indexed.",
+        ),
+        &["hash-max-ziplist-entries"],
+    ),
+    aliased(
+        row(
+            "hash-max-listpack-value",
+            BYTES_LONG,
+            "64",
+            "A hash with a longer field or value is indexed.",
+        ),
+        &["hash-max-ziplist-value"],
+    ),
+    aliased(
+        row(
+            "list-max-listpack-size",
+            int(i32::MIN as i64, i32::MAX as i64),
+            "-2",
+            "Elements in a list's chunk if > 0; −1 … −5: chunks of 4, 8, 16, 32, 64 KiB.",
+        ),
+        &["list-max-ziplist-size"],
+    ),
+    row(
+        "list-compress-depth",
+        SMALL,
+        "0",
+        "Accepted for compatibility: chunks of lists are not compressed.",
+    ),
+    row(
+        "set-max-intset-entries",
+        COUNT,
+        "512",
+        "A set of integers with more members is indexed.",
+    ),
+    aliased(
+        row(
+            "zset-max-listpack-entries",
+            COUNT,
+            "128",
+            "A sorted set with more members is indexed.",
+        ),
+        &["zset-max-ziplist-entries"],
+    ),
+    aliased(
+        row(
+            "zset-max-listpack-value",
+            BYTES_LONG,
+            "64",
+            "A sorted set with a longer member is indexed.",
+        ),
+        &["zset-max-ziplist-value"],
+    ),
+    // Saving.
+    flag(
+        change(
+            row("dir", Kind::Folder, ".", "Folder of the data."),
+            Change::Protected,
+        ),
+        "data-dir",
+    ),
+    change(
+        row(
+            "dbfilename",
+            Kind::FileName,
+            "dump.rdb",
+            "Name of the RDB file in `dir`.",
+        ),
+        Change::Protected,
+    ),
+    row(
+        "save",
+        Kind::Save,
+        "3600 1 300 100 60 10000",
+        "Save when so many seconds have passed since the last time with at least so many changes; empty: only when asked.",
+    ),
+    row(
+        "rdbcompression",
+        Kind::Bool,
+        "yes",
+        "Compress strings in the RDB file.",
+    ),
+    change(
+        row(
+            "rdbchecksum",
+            Kind::Bool,
+            "yes",
+            "Write and check a checksum at the end of the RDB file.",
+        ),
+        Change::Never,
+    ),
+    row(
+        "rdb-key-save-delay",
+        int(i32::MIN as i64, i32::MAX as i64),
+        "0",
+        "For tests: wait so many microseconds after each key that is saved.",
+    ),
+    row(
+        "stop-writes-on-bgsave-error",
+        Kind::Bool,
+        "yes",
+        "Refuse writes when the last background save failed.",
+    ),
+    row(
+        "appendonly",
+        Kind::Off("this engine has no append-only file; use 'save'"),
+        "no",
+        "There is no append-only file with the memory engine.",
+    ),
+    row(
+        "shutdown-on-sigterm",
+        Kind::Choice(&["default", "save", "nosave", "now", "force"]),
+        "default",
+        "What SIGTERM does; `default`: save if `save` is set.",
+    ),
+    row(
+        "shutdown-on-sigint",
+        Kind::Choice(&["default", "save", "nosave", "now", "force"]),
+        "default",
+        "As shutdown-on-sigterm, for SIGINT.",
+    ),
+    // Watching it.
+    row(
+        "slowlog-log-slower-than",
+        int(-1, i64::MAX),
+        "10000",
+        "Microseconds from which a command is logged by SLOWLOG; −1: none, 0: all.",
+    ),
+    row(
+        "slowlog-max-len",
+        COUNT,
+        "128",
+        "Commands SLOWLOG remembers.",
+    ),
+    row(
+        "latency-monitor-threshold",
+        COUNT,
+        "0",
+        "Milliseconds from which LATENCY remembers an event; 0: none.",
+    ),
+    row(
+        "latency-tracking",
+        Kind::Bool,
+        "yes",
+        "Keep a histogram of each command's time.",
+    ),
+    row(
+        "latency-tracking-info-percentiles",
+        Kind::Percentiles,
+        "50 99 99.9",
+        "Percentiles INFO latencystats shows.",
+    ),
+    row(
+        "loglevel",
+        Kind::Choice(&["debug", "verbose", "notice", "warning", "nothing"]),
+        "notice",
+        "What is written to standard error.",
+    ),
+    row(
+        "notify-keyspace-events",
+        Kind::Empty(
+            "keyspace events need PUBLISH and SUBSCRIBE, which this server does not have yet",
+        ),
+        "",
+        "Keyspace events are not sent yet.",
+    ),
+    aliased(
+        row(
+            "busy-reply-threshold",
+            COUNT,
+            "5000",
+            "Milliseconds a script may run before others are told BUSY; no effect until scripts come.",
+        ),
+        &["lua-time-limit"],
+    ),
+];
+
+const BYTES_LONG: Kind = Kind::Bytes {
+    min: 0,
+    max: i64::MAX as u64,
+};
+
+/// Position in [`ALL`] of the setting of this name, flag or alias, in any case.
+pub fn find(name: &str) -> Option<usize> {
+    ALL.iter().position(|setting| setting.is_called(name))
+}
+
+impl Setting {
+    pub fn is_called(&self, name: &str) -> bool {
+        self.names().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// The names `CONFIG` knows it by.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// The flag of `neokv server` and key of its configuration file.
+    pub fn flag(&self) -> &'static str {
+        self.flag.unwrap_or(self.name)
+    }
+}

@@ -1,0 +1,331 @@
+//! The settings as typed fields, read by the rest of the server.
+
+use std::path::PathBuf;
+
+use keyspace::{EvictionPolicy, Tuning};
+
+use super::kind::{OutputLimit, SavePoint, Value};
+use super::list;
+
+/// The value of every row, and whether the user gave it, at start or since.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    values: Vec<Value>,
+    given: Vec<bool>,
+}
+
+/// Every setting, parsed. The fields repeat in their own types what `rows` holds.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub rows: Rows,
+    /// The file we were started with.
+    pub config_file: Option<PathBuf>,
+    /// `DEBUG SET-ACTIVE-EXPIRE`.
+    pub active_expire: bool,
+
+    pub num_shards: usize,
+    pub redis_port: u16,
+    /// Addresses listened on; a leading `-` makes a failure to bind harmless.
+    pub bind: Vec<String>,
+    pub tcp_backlog: u32,
+    pub requirepass: Vec<u8>,
+    pub protected_mode: bool,
+    pub maxclients: usize,
+    pub timeout_seconds: u64,
+    pub tcp_keepalive_seconds: u64,
+    pub client_query_buffer_limit: usize,
+    pub output_limit_normal: OutputLimit,
+    pub proto_max_bulk_bytes: usize,
+    pub enable_debug_command: Permit,
+    pub enable_protected_configs: Permit,
+    pub maxmemory: usize,
+    pub maxmemory_samples: usize,
+    pub active_expire_effort: u32,
+    pub hz: u32,
+    pub tuning: Tuning,
+    pub dir: PathBuf,
+    pub dbfilename: String,
+    pub save: Vec<SavePoint>,
+    pub rdbcompression: bool,
+    pub rdbchecksum: bool,
+    pub rdb_key_save_delay_us: i64,
+    pub stop_writes_on_bgsave_error: bool,
+    pub shutdown_on_sigterm: SaveAtExit,
+    pub shutdown_on_sigint: SaveAtExit,
+    /// Negative: never.
+    pub slowlog_slower_than_us: i64,
+    pub slowlog_max_len: usize,
+    pub latency_monitor_threshold_ms: u64,
+    pub latency_tracking: bool,
+    pub latency_percentiles: Vec<f64>,
+    pub loglevel: LogLevel,
+}
+
+/// Who may do something dangerous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    Nobody,
+    Local,
+    Everybody,
+}
+
+impl Permit {
+    /// `local`: the client is on this machine.
+    pub fn allows(self, local: bool) -> bool {
+        match self {
+            Permit::Nobody => false,
+            Permit::Local => local,
+            Permit::Everybody => true,
+        }
+    }
+}
+
+/// Whether a signal that ends the server saves first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaveAtExit {
+    /// If `save` is set.
+    Default,
+    Save,
+    NoSave,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    Debug,
+    Verbose,
+    Notice,
+    Warning,
+    Nothing,
+}
+
+impl Default for Settings {
+    /// All defaults.
+    fn default() -> Self {
+        let values = list::ALL
+            .iter()
+            .map(|setting| {
+                // A default that does not parse is found by the tests; the text is kept then.
+                setting
+                    .kind
+                    .parse(setting.default, None)
+                    .unwrap_or_else(|_| Value::Text(setting.default.into()))
+            })
+            .collect();
+        let mut settings = Settings {
+            rows: Rows {
+                values,
+                given: vec![false; list::ALL.len()],
+            },
+            config_file: None,
+            active_expire: true,
+            num_shards: 0,
+            redis_port: 0,
+            bind: Vec::new(),
+            tcp_backlog: 0,
+            requirepass: Vec::new(),
+            protected_mode: true,
+            maxclients: 0,
+            timeout_seconds: 0,
+            tcp_keepalive_seconds: 0,
+            client_query_buffer_limit: 0,
+            output_limit_normal: OutputLimit::default(),
+            proto_max_bulk_bytes: 0,
+            enable_debug_command: Permit::Nobody,
+            enable_protected_configs: Permit::Nobody,
+            maxmemory: 0,
+            maxmemory_samples: 0,
+            active_expire_effort: 0,
+            hz: 0,
+            tuning: Tuning::default(),
+            dir: PathBuf::new(),
+            dbfilename: String::new(),
+            save: Vec::new(),
+            rdbcompression: true,
+            rdbchecksum: true,
+            rdb_key_save_delay_us: 0,
+            stop_writes_on_bgsave_error: true,
+            shutdown_on_sigterm: SaveAtExit::Default,
+            shutdown_on_sigint: SaveAtExit::Default,
+            slowlog_slower_than_us: 0,
+            slowlog_max_len: 0,
+            latency_monitor_threshold_ms: 0,
+            latency_tracking: true,
+            latency_percentiles: Vec::new(),
+            loglevel: LogLevel::Notice,
+        };
+        settings.refresh();
+        settings
+    }
+}
+
+impl Settings {
+    /// Parses and sets one setting by its row; [`Settings::refresh`] must follow. Used at start, for
+    /// any setting, and by `CONFIG SET`.
+    pub fn set(&mut self, row: usize, text: &str) -> Result<(), String> {
+        let (Some(setting), Some(place)) = (list::ALL.get(row), self.rows.values.get_mut(row))
+        else {
+            return Err("no such setting".into());
+        };
+        *place = setting.kind.parse(text, Some(place))?;
+        if let Some(given) = self.rows.given.get_mut(row) {
+            *given = true;
+        }
+        Ok(())
+    }
+
+    /// The text of a setting as `CONFIG GET` shows it.
+    pub fn shown(&self, row: usize) -> String {
+        self.rows
+            .values
+            .get(row)
+            .map(Value::to_string)
+            .unwrap_or_default()
+    }
+
+    /// Whether the user gave the value.
+    pub fn is_given(&self, row: usize) -> bool {
+        self.rows.given.get(row).copied().unwrap_or(false)
+    }
+
+    /// Brings the typed fields up to date with the rows.
+    pub fn refresh(&mut self) {
+        self.num_shards = match self.int("num-shards") {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n as usize,
+        };
+        self.redis_port = self.int("port") as u16;
+        self.bind = self.words("bind");
+        self.tcp_backlog = self.int("tcp-backlog") as u32;
+        self.requirepass = self.text("requirepass").into_bytes();
+        self.protected_mode = self.flag("protected-mode");
+        self.maxclients = self.int("maxclients") as usize;
+        self.timeout_seconds = self.int("timeout") as u64;
+        self.tcp_keepalive_seconds = self.int("tcp-keepalive") as u64;
+        self.client_query_buffer_limit = self.bytes("client-query-buffer-limit") as usize;
+        if let Value::OutputLimits(limits) = self.value("client-output-buffer-limit") {
+            self.output_limit_normal = limits.normal;
+        }
+        self.proto_max_bulk_bytes = self.bytes("proto-max-bulk-len") as usize;
+        self.enable_debug_command = self.permit("enable-debug-command");
+        self.enable_protected_configs = self.permit("enable-protected-configs");
+        self.maxmemory = self.bytes("maxmemory") as usize;
+        self.maxmemory_samples = self.int("maxmemory-samples") as usize;
+        self.active_expire_effort = self.int("active-expire-effort") as u32;
+        self.hz = self.int("hz") as u32;
+        self.tuning = Tuning {
+            hash_max_packed_entries: self.int("hash-max-listpack-entries") as usize,
+            hash_max_packed_value: self.bytes("hash-max-listpack-value") as usize,
+            set_max_intset_entries: self.int("set-max-intset-entries") as usize,
+            zset_max_packed_entries: self.int("zset-max-listpack-entries") as usize,
+            zset_max_packed_value: self.bytes("zset-max-listpack-value") as usize,
+            list_max_packed_size: self.int("list-max-listpack-size"),
+            policy: policy(&self.text("maxmemory-policy")),
+            lfu_log_factor: self.int("lfu-log-factor") as u32,
+            lfu_decay_minutes: self.int("lfu-decay-time") as u32,
+        };
+        self.dir = self.text("dir").into();
+        self.dbfilename = self.text("dbfilename");
+        if let Value::Save(points) = self.value("save") {
+            self.save = points.clone();
+        }
+        self.rdbcompression = self.flag("rdbcompression");
+        self.rdbchecksum = self.flag("rdbchecksum");
+        self.rdb_key_save_delay_us = self.int("rdb-key-save-delay");
+        self.stop_writes_on_bgsave_error = self.flag("stop-writes-on-bgsave-error");
+        self.shutdown_on_sigterm = self.at_exit("shutdown-on-sigterm");
+        self.shutdown_on_sigint = self.at_exit("shutdown-on-sigint");
+        self.slowlog_slower_than_us = self.int("slowlog-log-slower-than");
+        self.slowlog_max_len = self.int("slowlog-max-len") as usize;
+        self.latency_monitor_threshold_ms = self.int("latency-monitor-threshold") as u64;
+        self.latency_tracking = self.flag("latency-tracking");
+        if let Value::Percentiles(list) = self.value("latency-tracking-info-percentiles") {
+            self.latency_percentiles = list.clone();
+        }
+        self.loglevel = match self.text("loglevel").as_str() {
+            "debug" => LogLevel::Debug,
+            "verbose" => LogLevel::Verbose,
+            "warning" => LogLevel::Warning,
+            "nothing" => LogLevel::Nothing,
+            _ => LogLevel::Notice,
+        };
+    }
+
+    fn value(&self, name: &str) -> &Value {
+        const ABSENT: &Value = &Value::Int(0);
+        let row = list::find(name);
+        debug_assert!(row.is_some(), "no setting {name}");
+        row.and_then(|row| self.rows.values.get(row))
+            .unwrap_or(ABSENT)
+    }
+
+    fn int(&self, name: &str) -> i64 {
+        match self.value(name) {
+            Value::Int(value) => *value,
+            other => unexpected(name, other),
+        }
+    }
+
+    fn bytes(&self, name: &str) -> u64 {
+        match self.value(name) {
+            Value::Bytes(value) => *value,
+            other => unexpected(name, other),
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        match self.value(name) {
+            Value::Bool(value) => *value,
+            other => unexpected(name, other),
+        }
+    }
+
+    fn text(&self, name: &str) -> String {
+        match self.value(name) {
+            Value::Text(text) => text.clone(),
+            other => unexpected(name, other),
+        }
+    }
+
+    fn words(&self, name: &str) -> Vec<String> {
+        self.text(name)
+            .split_ascii_whitespace()
+            .map(Into::into)
+            .collect()
+    }
+
+    fn permit(&self, name: &str) -> Permit {
+        match self.text(name).as_str() {
+            "yes" => Permit::Everybody,
+            "local" => Permit::Local,
+            _ => Permit::Nobody,
+        }
+    }
+
+    fn at_exit(&self, name: &str) -> SaveAtExit {
+        match self.text(name).as_str() {
+            "save" => SaveAtExit::Save,
+            "nosave" => SaveAtExit::NoSave,
+            _ => SaveAtExit::Default,
+        }
+    }
+}
+
+/// A row whose kind does not fit the field read from it: a mistake in this file, found by any test
+/// that makes [`Settings`].
+fn unexpected<T: Default>(name: &str, value: &Value) -> T {
+    debug_assert!(false, "setting {name} is {value:?}");
+    T::default()
+}
+
+fn policy(text: &str) -> EvictionPolicy {
+    match text {
+        "volatile-lru" => EvictionPolicy::VolatileLru,
+        "volatile-lfu" => EvictionPolicy::VolatileLfu,
+        "volatile-random" => EvictionPolicy::VolatileRandom,
+        "volatile-ttl" => EvictionPolicy::VolatileTtl,
+        "allkeys-lru" => EvictionPolicy::AllKeysLru,
+        "allkeys-lfu" => EvictionPolicy::AllKeysLfu,
+        "allkeys-random" => EvictionPolicy::AllKeysRandom,
+        _ => EvictionPolicy::NoEviction,
+    }
+}
