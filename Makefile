@@ -1,3 +1,51 @@
-test:
-	cargo test --workspace
-.PHONY: test
+# The one door: `make run`, `make test`; CI goes through the same. See CONTRIBUTING.md.
+
+# Build products live in the user's cache, so that a second clone does not pay again.
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/neokv
+CARGO_TARGET_DIR ?= $(CACHE)/target
+export CARGO_TARGET_DIR
+export NEOKV_CACHE := $(CACHE)
+NEOKV := $(CARGO_TARGET_DIR)/release/neokv
+
+.PHONY: help run build test check bench compat expiry-stall commands
+
+help:
+	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
+	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
+	@echo 'make check         formatting, clippy, layering, shape'
+	@echo 'make bench         redis-server and neokv side by side'
+	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
+	@echo 'make expiry-stall  1 M keys expire at once: the slowest reply meanwhile'
+
+run: build
+	$(NEOKV) server --engine memory $(ARGS)
+
+build:
+	@scripts/install build
+	@echo '== building neokv (release; the first time takes a few minutes)'
+	cargo build --release --bin neokv
+
+test: check
+	@scripts/install test
+	@echo '== tests: units, properties, transcripts (pure, 1 and 4 shards, redis-server), real clients'
+	@scripts/cargo-test --workspace --no-fail-fast
+
+check:
+	@scripts/install build
+	@echo '== formatting'
+	cargo fmt --all --check
+	@echo '== clippy'
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@echo '== layering and shape'
+	@scripts/cargo-test -p neokv --test layering --test shape
+
+bench: build
+	@scripts/install bench
+	scripts/bench.py --neokv $(NEOKV) $(ARGS)
+
+compat: build
+	@scripts/install compat
+	scripts/compat.py --neokv $(NEOKV) $(ARGS)
+
+expiry-stall: build
+	scripts/expiry_stall.py --neokv $(NEOKV) $(ARGS)

@@ -1,0 +1,116 @@
+//! The picture of DESIGN §3 as a test: crates depend downwards only, and pure crates on nothing
+//! that has a clock, a thread, a socket or a source of randomness.
+//!
+//! A new crate or a new dependency of a pure crate is a decision: it fails here until it is
+//! written into one of the two tables below.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Our crates, bottom first: what each may see (normal and build dependencies).
+const MAY_SEE: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("resp", &["base"]),
+    ("keyspace", &["base"]),
+    ("command", &["base", "resp", "keyspace"]),
+    ("server", &["base", "resp", "keyspace", "command"]),
+    ("neokv", &["base", "resp", "keyspace", "command", "server"]),
+];
+
+/// The pure crates, and everything from outside that may be linked into them, however deep.
+const PURE: &[&str] = &["base", "resp", "keyspace", "command"];
+const PURE_MAY_LINK: &[&str] = &["bitflags", "fastrand", "foldhash", "itoa"];
+
+#[test]
+fn crates_depend_downwards_only() {
+    let tree = Tree::read();
+    let allowed: BTreeMap<_, _> = MAY_SEE.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for name in &tree.ours {
+        let Some(may_see) = allowed.get(name.as_str()) else {
+            wrong.push(format!("{name}: has no place in the picture"));
+            continue;
+        };
+        for seen in tree.normal[name].intersection(&tree.ours) {
+            if !may_see.contains(&seen.as_str()) {
+                wrong.push(format!("{name} must not see {seen}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn pure_crates_link_nothing_impure() {
+    let tree = Tree::read();
+    let mut wrong = Vec::new();
+    for name in PURE {
+        for linked in tree.closure(name) {
+            if !tree.ours.contains(&linked) && !PURE_MAY_LINK.contains(&linked.as_str()) {
+                wrong.push(format!("{name} is pure but links {linked}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What `cargo tree` knows of the workspace: which package needs which, tests left out.
+struct Tree {
+    ours: BTreeSet<String>,
+    normal: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Tree {
+    fn read() -> Tree {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["metadata", "--format-version", "1", "--offline"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo metadata runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+
+        let names: BTreeMap<String, String> = list(&json["packages"])
+            .iter()
+            .map(|package| (text(&package["id"]), text(&package["name"])))
+            .collect();
+        let ours = list(&json["workspace_members"])
+            .iter()
+            .map(|id| names[&text(id)].clone())
+            .collect();
+        let mut normal: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for node in list(&json["resolve"]["nodes"]) {
+            let needs = normal.entry(names[&text(&node["id"])].clone()).or_default();
+            for dep in list(&node["deps"]) {
+                // A kind of null is a normal dependency; "dev" is for tests and does not ship.
+                let ships = list(&dep["dep_kinds"])
+                    .iter()
+                    .any(|kind| kind["kind"].as_str() != Some("dev"));
+                if ships {
+                    needs.insert(names[&text(&dep["pkg"])].clone());
+                }
+            }
+        }
+        Tree { ours, normal }
+    }
+
+    fn closure(&self, of: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![of.to_owned()];
+        while let Some(name) = open.pop() {
+            for next in self.normal.get(&name).into_iter().flatten() {
+                if found.insert(next.clone()) {
+                    open.push(next.clone());
+                }
+            }
+        }
+        found
+    }
+}

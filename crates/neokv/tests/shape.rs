@@ -1,0 +1,77 @@
+//! STYLE as a test: files stay small, have a head that explains them, and bear a name that says
+//! something.
+
+use std::path::{Path, PathBuf};
+
+/// Lines of a file that may be there before a `#[cfg(test)]` module begins.
+const LINES_MAX: usize = 1000;
+
+/// Names that gather unrelated things.
+const EMPTY_NAMES: &[&str] = &[
+    "util", "utils", "common", "helper", "helpers", "manager", "misc", "impl", "v2",
+];
+
+#[test]
+fn files_are_small_and_explained() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let shown = path.display();
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let lines = text
+            .lines()
+            .take_while(|line| *line != "#[cfg(test)]")
+            .count();
+        if lines > LINES_MAX {
+            wrong.push(format!(
+                "{shown}: {lines} lines; cut it by operation (max {LINES_MAX})"
+            ));
+        }
+        if !text.trim_start().starts_with("//!") {
+            wrong.push(format!("{shown}: no `//!` head that says what it is for"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn names_say_something() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let relative = path.strip_prefix(root()).unwrap_or(&path);
+        for part in relative.iter() {
+            let part = part.to_string_lossy();
+            let stem = part.trim_end_matches(".rs");
+            if stem
+                .split(['_', '-'])
+                .any(|word| EMPTY_NAMES.contains(&word))
+            {
+                wrong.push(format!("{}: the name {stem} says nothing", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every Rust file under `crates/`.
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                if !path.ends_with("target") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    assert!(files.len() > 10, "looking in the wrong place");
+    files
+}

@@ -1,0 +1,210 @@
+//! Transcripts: files of commands and the replies expected, run against several targets.
+//!
+//! ```text
+//!   tests/transcripts/*.txt ── script ──► steps ── run ──► Target (pure table │ server │ redis)
+//!                               notation: expectation ◄── compared ──► wire: reply
+//! ```
+//!
+//! The notation is described for people in `tests/transcripts/README.md`.
+
+pub mod notation;
+pub mod script;
+pub mod target;
+pub mod wire;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use script::{Action, Expected, Script, Step};
+use target::{PATIENCE, Request, Target};
+use wire::Value;
+
+/// What the target is allowed to leave out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Pure,
+    Server,
+    Oracle,
+}
+
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts")
+}
+
+/// The files whose name contains `NEOKV_TRANSCRIPT` (all if it is not set), by name.
+pub fn files() -> Vec<PathBuf> {
+    let wanted = std::env::var("NEOKV_TRANSCRIPT").unwrap_or_default();
+    let mut files: Vec<_> = std::fs::read_dir(folder())
+        .expect("tests/transcripts")
+        .map(|entry| entry.expect("entry").path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "txt"))
+        .filter(|path| path.to_string_lossy().contains(&wanted))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no transcript is called {wanted:?}");
+    files
+}
+
+/// Runs every transcript that fits the target; panics with all that differed.
+pub fn run_all(target: &mut dyn Target, kind: Kind) {
+    let mut failures = Vec::new();
+    let mut steps = 0;
+    for path in files() {
+        let script = match Script::read(&path) {
+            Ok(script) => script,
+            Err(why) => {
+                failures.push(why);
+                continue;
+            }
+        };
+        if script.needs_server && kind == Kind::Pure {
+            continue;
+        }
+        if let (Kind::Oracle, Some(why)) = (kind, &script.oracle_skip) {
+            println!("{}: not on the oracle: {why}", path.display());
+            continue;
+        }
+        steps += script.steps.len();
+        let result = target
+            .reset()
+            .map_err(|err| err.to_string())
+            .and_then(|()| run(&script, target, kind, &mut |_, _| {}));
+        if let Err(why) = result {
+            failures.push(format!("{}:{why}", path.display()));
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} transcripts differ:\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+    println!("{steps} steps as expected");
+}
+
+/// Runs one transcript up to its first difference. `seen` is given every reply.
+pub fn run(
+    script: &Script,
+    target: &mut dyn Target,
+    kind: Kind,
+    seen: &mut dyn FnMut(&Step, &Value),
+) -> Result<(), String> {
+    let mut client = 1;
+    for step in &script.steps {
+        if step.pure_skip && kind == Kind::Pure {
+            continue;
+        }
+        let at = |why: String| {
+            let text = &script.lines[step.line];
+            format!("{}: {text}\n{why}", step.line + 1)
+        };
+        let failed = |err: io::Error| at(format!("  failed: {err}"));
+        let got = match &step.action {
+            Action::Client(n) => {
+                client = *n;
+                continue;
+            }
+            Action::Close => {
+                target.close(client);
+                continue;
+            }
+            Action::Protocol(version) => {
+                target.protocol(client, *version).map_err(failed)?;
+                continue;
+            }
+            Action::Advance(ms) => {
+                target.advance(*ms);
+                continue;
+            }
+            _ => exchange(step, client, target).map_err(failed)?,
+        };
+        let Some(got) = got else { continue };
+        seen(step, &got);
+        if step.oracle_skip && kind == Kind::Oracle {
+            continue;
+        }
+        if let Some(Expected::Reply(pattern)) = &step.expected
+            && !pattern.matches(&got)
+        {
+            return Err(at(format!(
+                "  expected:\n{}\n  got:\n{}",
+                margin(&script.lines[step.expected_lines.clone()]),
+                margin(&notation::render(&got))
+            )));
+        }
+        if step.expected.is_none() && kind != Kind::Oracle {
+            return Err(at("  no reply is written down: record it (README)".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Sends and receives, once or until it is as expected; `None` if no reply is to be read now.
+fn exchange(step: &Step, client: usize, target: &mut dyn Target) -> io::Result<Option<Value>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if matches!(step.expected, Some(Expected::Blocked)) {
+            target.before_block(client)?;
+        }
+        match &step.action {
+            Action::Send(argv) => target.send(client, Request::Command(argv))?,
+            Action::SendRaw(bytes) => target.send(client, Request::Raw(bytes))?,
+            _ => {}
+        }
+        match &step.expected {
+            Some(Expected::Blocked) => {
+                target.await_blocked(client)?;
+                return Ok(None);
+            }
+            Some(Expected::NoReply) => return Ok(None),
+            Some(Expected::Reply(pattern)) => {
+                let got = target.receive(client)?;
+                if !step.eventually || pattern.matches(&got) || Instant::now() > deadline {
+                    return Ok(Some(got));
+                }
+                target.advance(10);
+            }
+            None => return target.receive(client).map(Some),
+        }
+    }
+}
+
+fn margin(lines: &[String]) -> String {
+    let lines: Vec<_> = lines.iter().map(|line| format!("    {line}")).collect();
+    lines.join("\n")
+}
+
+/// Runs a transcript on a real Redis and writes the replies into the file wherever none is written
+/// down or another one is. Expectations that hold (with their wildcards) stay as they are.
+pub fn record(path: &Path, target: &mut dyn Target) -> Result<usize, String> {
+    let mut script = Script::read(path)?;
+    let mut changes = Vec::new();
+    target.reset().map_err(|err| err.to_string())?;
+    for step in &mut script.steps {
+        step.oracle_skip |= !matches!(
+            step.expected,
+            Some(Expected::Blocked) | Some(Expected::NoReply)
+        ) && !step.eventually;
+    }
+    let original = Script::read(path)?;
+    run(&script, target, Kind::Oracle, &mut |step, got| {
+        let before = original.steps.iter().find(|other| other.line == step.line);
+        let skipped = before.is_some_and(|before| before.oracle_skip);
+        let holds = match &step.expected {
+            Some(Expected::Reply(pattern)) => skipped || pattern.matches(got),
+            _ => false,
+        };
+        if !holds {
+            changes.push((step.expected_lines.clone(), notation::render(got)));
+        }
+    })
+    .map_err(|why| format!("{}:{why}", path.display()))?;
+    let count = changes.len();
+    for (range, lines) in changes.into_iter().rev() {
+        script.lines.splice(range, lines);
+    }
+    let text = script.lines.join("\n") + "\n";
+    std::fs::write(path, text).map_err(|err| err.to_string())?;
+    Script::read(path).map(|_| count)
+}

@@ -1,0 +1,53 @@
+//! Runs `tests/transcripts/*.txt` against the pure command table, the server on one and on four
+//! cores, and a real `redis-server`: what is written there is what Redis does, and what we do.
+
+mod process;
+mod transcript;
+
+use process::Server;
+use transcript::Kind;
+use transcript::target::{Live, Pure};
+
+#[test]
+fn pure_table() {
+    transcript::run_all(&mut Pure::new(), Kind::Pure);
+}
+
+#[test]
+#[ignore = "until the server lands"]
+fn server_with_1_shard() {
+    let server = Server::neokv(1);
+    let mut target = Live::new(server.port).expect("connect");
+    transcript::run_all(&mut target, Kind::Server);
+}
+
+#[test]
+#[ignore = "until the server lands"]
+fn server_with_4_shards() {
+    let server = Server::neokv(4);
+    let mut target = Live::new(server.port).expect("connect");
+    transcript::run_all(&mut target, Kind::Server);
+}
+
+#[test]
+fn redis_as_oracle() {
+    let Some(server) = Server::redis() else {
+        return;
+    };
+    let mut target = Live::new(server.port).expect("connect");
+    transcript::run_all(&mut target, Kind::Oracle);
+}
+
+/// Not a test: `NEOKV_TRANSCRIPT=name scripts/record-transcripts` writes Redis' replies down.
+#[test]
+#[ignore = "writes files; run it through scripts/record-transcripts"]
+fn record() {
+    let server = Server::redis().expect("recording needs redis-server");
+    let mut target = Live::new(server.port).expect("connect");
+    for path in transcript::files() {
+        match transcript::record(&path, &mut target) {
+            Ok(count) => println!("{}: {count} replies written", path.display()),
+            Err(why) => panic!("{why}"),
+        }
+    }
+}
