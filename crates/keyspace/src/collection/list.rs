@@ -1,66 +1,564 @@
-//! Lists. (Skeleton.)
+//! Lists: one [`Chunk`] while small, a deque of chunks once it is full.
+//!
+//! Chunks hold up to `list-max-listpack-size` (8 KiB by default) of packed elements, so a list of
+//! millions is a few thousand chunk headers, in one array, each with its count: finding an index walks that array from
+//! the nearer end, then one chunk. An element bigger than the limit has a chunk to itself.
+//!
+//! Invariants: a deque has no empty chunk; its `len` is the sum of the chunks'. A list that once
+//! was big stays a deque. Chunks keep the limit they were filled under when the setting changes.
+
+use std::collections::VecDeque;
 
 use base::Atom;
 
+use super::chunk::{self, Chunk};
+use super::element::Form;
 use crate::{Edit, Tuning};
 
 #[derive(Clone)]
-pub struct List(());
+pub struct List(Shape);
+
+#[derive(Clone)]
+enum Shape {
+    Small(Chunk),
+    Big(Box<Chunks>),
+}
+
+#[derive(Clone)]
+struct Chunks {
+    deque: VecDeque<Chunk>,
+    len: usize,
+}
+
+/// Bytes a chunk may have when the setting counts elements (as Redis' `SIZE_SAFETY_LIMIT`).
+const COUNTED_MAX_BYTES: usize = 8 << 10;
+/// Neighbours that shrink below this together become one chunk.
+const MERGE_BYTES: usize = 2 << 10;
+
+/// How full a chunk may get.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: usize,
+    count: usize,
+}
+
+impl Limit {
+    #[inline]
+    fn of(tuning: &Tuning) -> Self {
+        match tuning.list_max_packed_size {
+            count @ 1.. => Limit {
+                bytes: COUNTED_MAX_BYTES,
+                count: count.min(i64::from(u16::MAX)) as usize,
+            },
+            0 => Limit {
+                bytes: COUNTED_MAX_BYTES,
+                count: 1,
+            },
+            class => Limit {
+                bytes: (4 << 10) << ((-class).min(5) - 1),
+                count: usize::MAX,
+            },
+        }
+    }
+
+    #[inline]
+    fn fits(self, used: usize, count: usize) -> bool {
+        used <= self.bytes && count <= self.count
+    }
+
+    /// Whether `chunk` may take `size` bytes in one more element.
+    #[inline]
+    fn takes(self, chunk: &Chunk, size: usize) -> bool {
+        chunk.len() == 0 || self.fits(chunk.used() + size, chunk.len() + 1)
+    }
+}
 
 impl List {
     pub fn new() -> Self {
-        todo!()
+        List(Shape::Small(Chunk::new()))
     }
+
+    #[inline]
     pub fn len(&self) -> usize {
-        todo!()
+        match &self.0 {
+            Shape::Small(chunk) => chunk.len(),
+            Shape::Big(chunks) => chunks.len,
+        }
     }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    pub fn get(&self, _index: usize) -> Option<Atom<'_>> {
-        todo!()
+
+    #[inline]
+    fn chunk(&self, index: usize) -> Option<&Chunk> {
+        match &self.0 {
+            Shape::Small(chunk) => (index == 0).then_some(chunk),
+            Shape::Big(chunks) => chunks.deque.get(index),
+        }
     }
+
+    /// The chunk that has element `index`, and the element's index in it.
+    fn locate(&self, index: usize) -> Option<(usize, usize)> {
+        if index >= self.len() {
+            return None;
+        }
+        match &self.0 {
+            Shape::Small(_) => Some((0, index)),
+            Shape::Big(chunks) => Some(chunks.locate(index)),
+        }
+    }
+
+    pub fn get(&self, index: usize) -> Option<Atom<'_>> {
+        let (chunk, inside) = self.locate(index)?;
+        let chunk = self.chunk(chunk)?;
+        Some(chunk::first(&chunk.run()[chunk.offset(inside)..]).0)
+    }
+
+    /// The first element.
+    #[inline]
+    pub fn front(&self) -> Option<Atom<'_>> {
+        match &self.0 {
+            Shape::Small(chunk) if chunk.len() == 0 => None,
+            Shape::Small(chunk) => Some(chunk::first(chunk.run()).0),
+            Shape::Big(chunks) => Some(chunk::first(chunks.deque.front()?.run()).0),
+        }
+    }
+
+    /// The last element.
+    #[inline]
+    pub fn back(&self) -> Option<Atom<'_>> {
+        match &self.0 {
+            Shape::Small(chunk) if chunk.len() == 0 => None,
+            Shape::Small(chunk) => Some(chunk::last(chunk.run()).0),
+            Shape::Big(chunks) => Some(chunk::last(chunks.deque.back()?.run()).0),
+        }
+    }
+
+    pub fn iter(&self) -> Iter<'_> {
+        self.iter_from(0)
+    }
+
     /// Elements from `start` on, towards the tail.
-    pub fn iter_from(&self, _start: usize) -> Box<dyn Iterator<Item = Atom<'_>> + '_> {
-        todo!()
+    pub fn iter_from(&self, start: usize) -> Iter<'_> {
+        let (index, run) = match self.locate(start) {
+            Some((index, inside)) => match self.chunk(index) {
+                Some(chunk) => (index, &chunk.run()[chunk.offset(inside)..]),
+                None => (usize::MAX - 1, &[][..]),
+            },
+            None => (usize::MAX - 1, &[][..]),
+        };
+        Iter {
+            list: self,
+            index,
+            run,
+            reverse: false,
+        }
     }
+
     /// Elements from `start` on, towards the head.
-    pub fn iter_rev_from(&self, _start: usize) -> Box<dyn Iterator<Item = Atom<'_>> + '_> {
-        todo!()
+    pub fn iter_rev_from(&self, start: usize) -> Iter<'_> {
+        let (index, run) = match self.locate(start) {
+            Some((index, inside)) => match self.chunk(index) {
+                Some(chunk) => (index, &chunk.run()[..chunk.offset(inside + 1)]),
+                None => (0, &[][..]),
+            },
+            None => (0, &[][..]),
+        };
+        Iter {
+            list: self,
+            index,
+            run,
+            reverse: true,
+        }
     }
+
     pub fn encoding(&self) -> &'static str {
-        todo!()
+        "quicklist"
     }
+
     pub fn memory_usage(&self) -> usize {
-        todo!()
+        size_of::<Self>()
+            + match &self.0 {
+                Shape::Small(chunk) => chunk.memory_usage(),
+                Shape::Big(chunks) => {
+                    let blocks: usize = chunks.deque.iter().map(Chunk::memory_usage).sum();
+                    size_of::<Chunks>() + chunks.deque.capacity() * size_of::<Chunk>() + blocks
+                }
+            }
     }
-    pub fn push_front(&mut self, _element: &[u8], _tuning: &Tuning) {
-        todo!()
+
+    /// Blocks of memory to free: how long dropping the list takes.
+    pub fn allocations(&self) -> usize {
+        match &self.0 {
+            Shape::Small(_) => 1,
+            Shape::Big(chunks) => 2 + chunks.deque.len(),
+        }
     }
-    pub fn push_back(&mut self, _element: &[u8], _tuning: &Tuning) {
-        todo!()
+
+    pub fn push_front(&mut self, element: &[u8], tuning: &Tuning) {
+        self.push(element, tuning, true);
     }
+
+    pub fn push_back(&mut self, element: &[u8], tuning: &Tuning) {
+        self.push(element, tuning, false);
+    }
+
+    #[inline]
+    fn push(&mut self, element: &[u8], tuning: &Tuning, in_front: bool) {
+        let form = Form::of(element);
+        let limit = Limit::of(tuning);
+        if let Shape::Small(chunk) = &mut self.0
+            && limit.takes(chunk, chunk::record_size(&form))
+        {
+            return match in_front {
+                true => chunk.push_front(&form),
+                false => chunk.push_back(&form),
+            };
+        }
+        self.grow().push(&form, limit, in_front);
+    }
+
+    /// The list as a deque of chunks, which it becomes if it is not.
+    fn grow(&mut self) -> &mut Chunks {
+        if let Shape::Small(chunk) = &mut self.0 {
+            let chunk = std::mem::replace(chunk, Chunk::new());
+            let len = chunk.len();
+            let deque = if len > 0 {
+                VecDeque::from([chunk])
+            } else {
+                VecDeque::new()
+            };
+            self.0 = Shape::Big(Box::new(Chunks { deque, len }));
+        }
+        match &mut self.0 {
+            Shape::Big(chunks) => chunks,
+            Shape::Small(_) => unreachable!("made big above"),
+        }
+    }
+
     pub fn pop_front(&mut self) -> Option<Vec<u8>> {
-        todo!()
+        let element = self.front()?.to_vec();
+        self.drop_front();
+        Some(element)
     }
+
     pub fn pop_back(&mut self) -> Option<Vec<u8>> {
-        todo!()
+        let element = self.back()?.to_vec();
+        self.drop_back();
+        Some(element)
     }
+
+    /// Removes the first element, if any.
+    #[inline]
+    pub fn drop_front(&mut self) {
+        match &mut self.0 {
+            Shape::Small(chunk) if chunk.len() == 0 => {}
+            Shape::Small(chunk) => {
+                chunk.drop_front();
+                chunk.trim_quarter();
+            }
+            Shape::Big(chunks) => chunks.drop_front(),
+        }
+    }
+
+    /// Removes the last element, if any.
+    #[inline]
+    pub fn drop_back(&mut self) {
+        match &mut self.0 {
+            Shape::Small(chunk) if chunk.len() == 0 => {}
+            Shape::Small(chunk) => {
+                chunk.drop_back();
+                chunk.trim_quarter();
+            }
+            Shape::Big(chunks) => chunks.drop_back(),
+        }
+    }
+
     /// Replaces element `index`, which must exist.
-    pub fn set(&mut self, _index: usize, _element: &[u8], _tuning: &Tuning) {
-        todo!()
+    pub fn set(&mut self, index: usize, element: &[u8], tuning: &Tuning) {
+        let Some((at, inside)) = self.locate(index) else {
+            debug_assert!(false, "no element {index}");
+            return;
+        };
+        let (form, limit) = (Form::of(element), Limit::of(tuning));
+        let chunk = match &mut self.0 {
+            Shape::Small(chunk) => chunk,
+            Shape::Big(chunks) => &mut chunks.deque[at],
+        };
+        let after = chunk.used_after_set(inside, &form);
+        if chunk.len() == 1 || after <= chunk.used() || limit.fits(after, chunk.len()) {
+            chunk.set(inside, &form);
+        } else {
+            self.grow().set_split(at, inside, &form, limit);
+        }
     }
+
     /// Inserts before element `index`; `index == len` appends.
-    pub fn insert(&mut self, _index: usize, _element: &[u8], _tuning: &Tuning) {
-        todo!()
+    pub fn insert(&mut self, index: usize, element: &[u8], tuning: &Tuning) {
+        if index == 0 || index >= self.len() {
+            return self.push(element, tuning, index == 0);
+        }
+        let (form, limit) = (Form::of(element), Limit::of(tuning));
+        match &mut self.0 {
+            Shape::Small(chunk) if limit.takes(chunk, chunk::record_size(&form)) => {
+                chunk.insert(index, &form);
+            }
+            _ => {
+                let chunks = self.grow();
+                let (at, inside) = chunks.locate(index);
+                chunks.insert(at, inside, &form, limit);
+            }
+        }
     }
+
     /// Removes `count` elements from `start` on (fewer if there are fewer).
-    pub fn remove_range(&mut self, _start: usize, _count: usize) {
-        todo!()
+    pub fn remove_range(&mut self, start: usize, count: usize) {
+        let count = count.min(self.len().saturating_sub(start));
+        if count == 0 {
+            return;
+        }
+        match &mut self.0 {
+            Shape::Small(chunk) => chunk.remove(start, count),
+            Shape::Big(chunks) => chunks.remove_range(start, count),
+        }
     }
+
     /// Removes up to `limit` elements equal to `element`, from the head or from the tail; how many.
-    pub fn remove_equal(&mut self, _element: &[u8], _limit: usize, _from_tail: bool) -> usize {
-        todo!()
+    pub fn remove_equal(&mut self, element: &[u8], limit: usize, from_tail: bool) -> usize {
+        let form = Form::of(element);
+        match &mut self.0 {
+            Shape::Small(chunk) => remove_equal_in(chunk, &form, limit, from_tail),
+            Shape::Big(chunks) => chunks.remove_equal(&form, limit, from_tail),
+        }
+    }
+}
+
+fn remove_equal_in(chunk: &mut Chunk, form: &Form<'_>, limit: usize, from_tail: bool) -> usize {
+    let found = chunk.count_equal(form);
+    let take = found.min(limit);
+    if take > 0 {
+        chunk.remove_equal(form, if from_tail { found - take } else { 0 }, take);
+    }
+    take
+}
+
+impl Chunks {
+    /// The chunk that has element `index` (which exists), and the element's index in it.
+    fn locate(&self, index: usize) -> (usize, usize) {
+        if index <= self.len / 2 {
+            let mut rest = index;
+            for (at, chunk) in self.deque.iter().enumerate() {
+                if rest < chunk.len() {
+                    return (at, rest);
+                }
+                rest -= chunk.len();
+            }
+        } else {
+            let mut before = self.len;
+            for (at, chunk) in self.deque.iter().enumerate().rev() {
+                before -= chunk.len();
+                if before <= index {
+                    return (at, index - before);
+                }
+            }
+        }
+        unreachable!("element {index} of {}", self.len)
+    }
+
+    fn push(&mut self, form: &Form<'_>, limit: Limit, in_front: bool) {
+        let size = chunk::record_size(form);
+        let end = if in_front {
+            self.deque.front()
+        } else {
+            self.deque.back()
+        };
+        if !end.is_some_and(|chunk| limit.takes(chunk, size)) {
+            // A list this long will fill the chunk; one that counts elements may not.
+            let room = if limit.count == usize::MAX {
+                size.max(limit.bytes)
+            } else {
+                size
+            };
+            let chunk = Chunk::with_room(room, in_front);
+            match in_front {
+                true => self.deque.push_front(chunk),
+                false => self.deque.push_back(chunk),
+            }
+        }
+        if in_front {
+            if let Some(chunk) = self.deque.front_mut() {
+                chunk.push_front(form);
+            }
+        } else if let Some(chunk) = self.deque.back_mut() {
+            chunk.push_back(form);
+        }
+        self.len += 1;
+    }
+
+    fn drop_front(&mut self) {
+        if let Some(chunk) = self.deque.front_mut() {
+            chunk.drop_front();
+            self.len -= 1;
+            if chunk.len() == 0 {
+                self.deque.pop_front();
+            } else if self.deque.len() == 1 {
+                self.deque[0].trim_quarter();
+            }
+        }
+    }
+
+    fn drop_back(&mut self) {
+        if let Some(chunk) = self.deque.back_mut() {
+            chunk.drop_back();
+            self.len -= 1;
+            if chunk.len() == 0 {
+                self.deque.pop_back();
+            } else if self.deque.len() == 1 {
+                self.deque[0].trim_quarter();
+            }
+        }
+    }
+
+    /// Inserts before element `inside` of chunk `at`.
+    fn insert(&mut self, at: usize, inside: usize, form: &Form<'_>, limit: Limit) {
+        let size = chunk::record_size(form);
+        self.len += 1;
+        if limit.takes(&self.deque[at], size) {
+            return self.deque[at].insert(inside, form);
+        }
+        if inside == 0 && at > 0 && limit.takes(&self.deque[at - 1], size) {
+            return self.deque[at - 1].push_back(form);
+        }
+        let mut next = at;
+        if inside > 0 {
+            let tail = self.deque[at].split_off(inside);
+            next = at + 1;
+            self.deque.insert(next, tail);
+            if limit.takes(&self.deque[at], size) {
+                return self.deque[at].push_back(form);
+            }
+            if limit.takes(&self.deque[next], size) {
+                return self.deque[next].push_front(form);
+            }
+        }
+        let mut alone = Chunk::new();
+        alone.push_back(form);
+        self.deque.insert(next, alone);
+    }
+
+    /// Replaces element `inside` of chunk `at`, which has others too and no room for the new one.
+    fn set_split(&mut self, at: usize, inside: usize, form: &Form<'_>, limit: Limit) {
+        self.deque[at].remove(inside, 1);
+        self.len -= 1;
+        if inside == self.deque[at].len() && at + 1 < self.deque.len() {
+            self.insert(at + 1, 0, form, limit);
+        } else if inside == self.deque[at].len() {
+            self.push(form, limit, false);
+        } else {
+            self.insert(at, inside, form, limit);
+        }
+    }
+
+    fn remove_range(&mut self, start: usize, count: usize) {
+        let (mut at, inside) = self.locate(start);
+        let first = at;
+        let mut left = count;
+        if inside > 0 {
+            let here = left.min(self.deque[at].len() - inside);
+            self.deque[at].remove(inside, here);
+            left -= here;
+            at += 1;
+        }
+        let mut whole = at;
+        while whole < self.deque.len() && left >= self.deque[whole].len() && left > 0 {
+            left -= self.deque[whole].len();
+            whole += 1;
+        }
+        self.deque.drain(at..whole);
+        if left > 0 {
+            self.deque[at].remove(0, left);
+        }
+        self.len -= count;
+        self.merge_around(first);
+        self.trim();
+    }
+
+    fn remove_equal(&mut self, form: &Form<'_>, limit: usize, from_tail: bool) -> usize {
+        let mut left = limit;
+        let mut emptied = false;
+        let mut visit = |chunk: &mut Chunk| {
+            left -= remove_equal_in(chunk, form, left, from_tail);
+            emptied |= chunk.len() == 0;
+            left > 0
+        };
+        if from_tail {
+            let _ = self.deque.iter_mut().rev().all(&mut visit);
+        } else {
+            let _ = self.deque.iter_mut().all(&mut visit);
+        }
+        if emptied {
+            self.deque.retain(|chunk| chunk.len() > 0);
+            self.trim();
+        }
+        self.len -= limit - left;
+        limit - left
+    }
+
+    /// Joins what removing left of the chunks beside `at`, so that few elements are few chunks.
+    fn merge_around(&mut self, at: usize) {
+        for left in [at, at.wrapping_sub(1)] {
+            let (Some(a), Some(b)) = (self.deque.get(left), self.deque.get(left.wrapping_add(1)))
+            else {
+                continue;
+            };
+            if a.used() + b.used() <= MERGE_BYTES
+                && let Some(next) = self.deque.remove(left + 1)
+            {
+                self.deque[left].append(&next);
+            }
+        }
+    }
+
+    /// Gives back the deque's own memory after many chunks went.
+    fn trim(&mut self) {
+        if self.deque.capacity() > 4 * self.deque.len() + 8 {
+            self.deque.shrink_to(self.deque.len() * 2);
+        }
+    }
+}
+
+/// Elements of a list, towards its tail or towards its head. One type for both, for callers that
+/// choose the direction.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    list: &'a List,
+    index: usize,
+    run: &'a [u8],
+    reverse: bool,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Atom<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Atom<'a>> {
+        if self.run.is_empty() {
+            let next = if self.reverse {
+                self.index.checked_sub(1)?
+            } else {
+                self.index + 1
+            };
+            self.run = self.list.chunk(next)?.run();
+            self.index = next;
+        }
+        let (atom, rest) = if self.reverse {
+            chunk::last(self.run)
+        } else {
+            chunk::first(self.run)
+        };
+        self.run = rest;
+        Some(atom)
     }
 }
 

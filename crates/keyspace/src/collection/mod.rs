@@ -1,11 +1,22 @@
 //! Collections as the memory engine keeps them: packed while small, indexed once they grow.
-//! (Skeleton: the collections owner completes it; public signatures are the contract.)
+//!
+//! ```text
+//!   Hash, Set, Zset   small: Packed (a run of elements) or IntSet     big: Table of Cells; Zset: + Order
+//!   List              a Chunk, then a deque of Chunks
+//! ```
 //!
 //! Reading methods are on the types; changing methods on `Edit<'_, T>`. Each type also has
 //! building methods that take the [`crate::Tuning`], for results that are not yet in a keyspace.
 
+mod cell;
+mod chunk;
+mod element;
 mod hash;
+mod intset;
 mod list;
+mod order;
+mod packed;
+mod ranked;
 mod set;
 mod zset;
 
@@ -13,3 +24,6 @@ pub use hash::Hash;
 pub use list::List;
 pub use set::Set;
 pub use zset::{LexBound, ScoreBound, Zset};
+
+#[cfg(test)]
+mod tests;
