@@ -3,12 +3,17 @@
 //!
 //! A session publishes what others may see into atomics of its [`Client`]; others leave signals
 //! there (kill, unblock) and wake its task. A session looks at its signals whenever it would wait.
-//! (The `admin` owner extends this file.)
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+
+use resp::Args;
+
+use crate::Commands;
 
 /// What is known of one client outside its session.
 pub struct Client {
@@ -18,7 +23,9 @@ pub struct Client {
     /// Core its session lives on.
     pub core: usize,
     pub created_ms: u64,
-    pub name: Mutex<Vec<u8>>,
+    /// The socket's descriptor.
+    pub fd: AtomicI32,
+    name: Mutex<Vec<u8>>,
     pub db: AtomicU8,
     pub protocol: AtomicU8,
     /// Row number of the last command (`Commands::stat_number`).
@@ -38,6 +45,9 @@ pub struct Client {
     /// The blocked command is to end: 1 as if timed out, 2 with an UNBLOCKED error.
     unblock: AtomicU8,
     waker: OnceLock<Waker>,
+    /// Encoded messages from outside its commands (MONITOR lines), to be sent by the session.
+    pushed: Mutex<Vec<u8>>,
+    has_pushed: AtomicBool,
 }
 
 /// What `CLIENT UNBLOCK` asks for.
@@ -55,6 +65,7 @@ impl Client {
             laddr,
             core,
             created_ms: now_ms,
+            fd: AtomicI32::new(-1),
             name: Mutex::new(Vec::new()),
             db: AtomicU8::new(0),
             protocol: AtomicU8::new(2),
@@ -70,6 +81,8 @@ impl Client {
             killed: AtomicBool::new(false),
             unblock: AtomicU8::new(0),
             waker: OnceLock::new(),
+            pushed: Mutex::default(),
+            has_pushed: AtomicBool::new(false),
         }
     }
 
@@ -82,6 +95,94 @@ impl Client {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
+    }
+
+    pub fn name(&self) -> Vec<u8> {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        name.clone()
+    }
+
+    pub fn set_name(&self, name: &[u8]) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
+    }
+
+    /// Leaves an encoded message for the session to send, and wakes it.
+    pub fn push(&self, message: &[u8]) {
+        let mut pushed = self.pushed.lock().unwrap_or_else(PoisonError::into_inner);
+        pushed.extend_from_slice(message);
+        self.has_pushed.store(true, Ordering::Release);
+        drop(pushed);
+        self.wake();
+    }
+
+    /// What others pushed since the last call; the session calls it whenever it wakes.
+    #[inline]
+    pub fn take_pushed(&self) -> Option<Vec<u8>> {
+        if !self.has_pushed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut pushed = self.pushed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_pushed.store(false, Ordering::Release);
+        Some(std::mem::take(&mut *pushed))
+    }
+
+    /// Whether the client is on this machine.
+    pub fn is_local(&self) -> bool {
+        let host = self.addr.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_matches(['[', ']'])
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+
+    /// The line `CLIENT LIST` shows. `input_bytes`: at least so many wait to be read (the command
+    /// that asks, for the asking client itself).
+    pub fn line(&self, commands: &Commands, now_ms: u64, input_bytes: usize) -> String {
+        let queued = self.queued.load(Ordering::Relaxed);
+        let mut flags = String::new();
+        for (flag, set) in [
+            ('O', self.monitor.load(Ordering::Relaxed)),
+            ('x', queued != u32::MAX),
+            ('b', self.blocked.load(Ordering::Relaxed)),
+            ('A', self.is_killed()),
+            ('e', self.no_evict.load(Ordering::Relaxed)),
+        ] {
+            if set {
+                flags.push(flag);
+            }
+        }
+        if flags.is_empty() {
+            flags.push('N');
+        }
+        let multi = if queued == u32::MAX {
+            -1
+        } else {
+            i64::from(queued)
+        };
+        let input = self.input_bytes.load(Ordering::Relaxed).max(input_bytes);
+        let output = self.output_bytes.load(Ordering::Relaxed);
+        let command = match self.last_command.load(Ordering::Relaxed) {
+            u32::MAX => "NULL",
+            number => commands
+                .each_row()
+                .find(|(at, _)| *at == number as usize)
+                .map_or("NULL", |(_, row)| row.name),
+        };
+        format!(
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
+             ssub=0 multi={multi} qbuf={input} qbuf-free=0 argv-mem={input} multi-mem=0 rbs={output} \
+             rbp={output} obl=0 oll=0 omem=0 tot-mem={} events=r cmd={command} user=default redir=-1 \
+             resp={}",
+            self.id,
+            self.addr,
+            self.laddr,
+            self.fd.load(Ordering::Relaxed),
+            String::from_utf8_lossy(&self.name()),
+            now_ms.saturating_sub(self.created_ms) / 1000,
+            now_ms.saturating_sub(self.last_active_ms.load(Ordering::Relaxed)) / 1000,
+            self.db.load(Ordering::Relaxed),
+            size_of::<Client>() + 2 * input + output,
+            self.protocol.load(Ordering::Relaxed),
+        )
     }
 
     /// Ends the session at its next pause.
@@ -162,5 +263,84 @@ impl Clients {
 
     pub fn add_monitors(&self, n: isize) {
         self.monitors.fetch_add(n as usize, Ordering::Relaxed);
+    }
+
+    /// Tells the sessions in MONITOR of a command. Call only when [`Clients::has_monitors`].
+    #[cold]
+    pub fn feed_monitors(&self, args: &Args<'_>, db: u8, addr: &str, now_us: u64) {
+        let line = monitor_line(args, db, addr, now_us);
+        for client in self.all().values() {
+            if client.monitor.load(Ordering::Relaxed) {
+                client.push(&line);
+            }
+        }
+    }
+}
+
+/// `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`
+fn monitor_line(args: &Args<'_>, db: u8, addr: &str, now_us: u64) -> Vec<u8> {
+    let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
+    let mut line = format!("+{seconds}.{micros:06} [{db} {addr}]").into_bytes();
+    for i in 0..args.len() {
+        line.extend_from_slice(b" \"");
+        if crate::slowlog::is_secret(args, i) {
+            line.extend_from_slice(b"(redacted)");
+        } else {
+            args.at(i).iter().for_each(|&byte| quote(byte, &mut line));
+        }
+        line.push(b'"');
+    }
+    line.extend_from_slice(b"\r\n");
+    line
+}
+
+/// One byte as Redis quotes it.
+fn quote(byte: u8, line: &mut Vec<u8>) {
+    match byte {
+        b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
+        b'\n' => line.extend_from_slice(b"\\n"),
+        b'\r' => line.extend_from_slice(b"\\r"),
+        b'\t' => line.extend_from_slice(b"\\t"),
+        0x07 => line.extend_from_slice(b"\\a"),
+        0x08 => line.extend_from_slice(b"\\b"),
+        0x20..=0x7e => line.push(byte),
+        _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_or_not() {
+        let client = |addr: &str| Client::new(1, addr.into(), String::new(), 0, 0);
+        assert!(client("127.0.0.1:5").is_local());
+        assert!(client("[::1]:5").is_local());
+        assert!(!client("10.0.0.1:5").is_local());
+    }
+
+    #[test]
+    fn pushed_messages_are_taken_once() {
+        let client = Client::new(1, "127.0.0.1:5".into(), String::new(), 0, 0);
+        assert_eq!(client.take_pushed(), None);
+        client.push(b"+a\r\n");
+        client.push(b"+b\r\n");
+        assert_eq!(client.take_pushed().unwrap(), b"+a\r\n+b\r\n");
+        assert_eq!(client.take_pushed(), None);
+    }
+
+    #[test]
+    fn monitor_lines_quote() {
+        let buffer = b"sea\"\n\x01";
+        let spans = [
+            resp::Span { start: 0, len: 2 },
+            resp::Span { start: 2, len: 4 },
+        ];
+        let line = monitor_line(&Args::new(buffer, &spans), 3, "1.2.3.4:5", 1_000_002);
+        assert_eq!(
+            String::from_utf8(line).unwrap(),
+            "+1.000002 [3 1.2.3.4:5] \"se\" \"a\\\"\\n\\x01\"\r\n"
+        );
     }
 }

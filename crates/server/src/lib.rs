@@ -18,6 +18,7 @@ pub mod clients;
 pub mod commands;
 pub mod cores;
 pub mod family;
+pub mod latency;
 pub mod memory;
 pub mod session;
 pub mod settings;

@@ -7,9 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::Commands;
 use crate::clients::Clients;
 use crate::cores::{Mailbox, Map};
+use crate::latency::Latency;
 use crate::settings::{Settings, SettingsCell};
 use crate::slowlog::SlowLog;
-use crate::stats::CoreStats;
+use crate::stats::{CoreStats, Rates};
 
 pub struct Shared {
     pub settings: SettingsCell,
@@ -19,6 +20,11 @@ pub struct Shared {
     /// By core.
     pub stats: Box<[CoreStats]>,
     pub slowlog: SlowLog,
+    pub latency: Latency,
+    /// Sampled every 100 ms by core 0.
+    pub rates: Rates,
+    /// Forty hexadecimal digits, new at every start.
+    pub run_id: String,
     /// By core.
     pub mailboxes: Box<[Arc<Mailbox>]>,
     pub started: Instant,
@@ -45,6 +51,9 @@ impl Shared {
             commands,
             clients: Clients::default(),
             slowlog: SlowLog::default(),
+            latency: Latency::default(),
+            rates: Rates::default(),
+            run_id: random_id(),
             started: Instant::now(),
             started_at_ms: now_ms(),
             port: settings.redis_port.into(),
@@ -58,6 +67,16 @@ impl Shared {
     /// The sum of one counter over all cores.
     pub fn total(&self, counter: impl Fn(&CoreStats) -> u64) -> u64 {
         self.stats.iter().map(counter).sum()
+    }
+
+    /// Commands run by all cores.
+    pub fn commands_run(&self) -> u64 {
+        self.total(|core| {
+            core.commands
+                .iter()
+                .map(|command| command.calls.get())
+                .sum()
+        })
     }
 
     /// Until when CLIENT PAUSE holds commands back; 0 for not at all.
@@ -77,4 +96,13 @@ pub fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Forty random hexadecimal digits.
+pub fn random_id() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let mut rng = fastrand::Rng::with_seed(RandomState::new().build_hasher().finish());
+    (0..40)
+        .filter_map(|_| char::from_digit(rng.u32(0..16), 16))
+        .collect()
 }

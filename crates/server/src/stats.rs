@@ -1,30 +1,111 @@
 //! Counters. Each core writes its own with relaxed atomics (a single writer: load, add, store, no
 //! locked instruction); `INFO` adds them up.
-//! (The `admin` owner extends this file; [`CoreStats::on_command`] is the hook of the hot path.)
+//!
+//! `CONFIG RESETSTAT` does not write what a core writes: it notes the value to count from, so no
+//! count is lost or brought back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use base::Refusal;
+
+use crate::Shared;
 
 /// A counter with one writing thread.
 #[derive(Default)]
-pub struct Counter(AtomicU64);
+pub struct Counter {
+    value: AtomicU64,
+    /// What it was when statistics were last reset.
+    base: AtomicU64,
+}
 
 impl Counter {
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
-    }
-
-    pub fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
+        let value = self.value.load(Ordering::Relaxed);
+        self.value.store(value.wrapping_add(n), Ordering::Relaxed);
     }
 
     #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    pub fn sub(&self, n: u64) {
+        self.add(n.wrapping_neg());
     }
+
+    /// For gauges.
+    pub fn set(&self, n: u64) {
+        self.value.store(n, Ordering::Relaxed);
+    }
+
+    /// Counted since the last reset.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        let base = self.base.load(Ordering::Relaxed);
+        self.value.load(Ordering::Relaxed).wrapping_sub(base)
+    }
+
+    pub fn reset(&self) {
+        self.base
+            .store(self.value.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Buckets per power of two.
+const FINE: usize = 8;
+
+/// How long a command took, in clock ticks: eight buckets per power of two, so that a percentile
+/// is exact to an eighth.
+pub struct Histogram(Box<[Counter]>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram((0..64 * FINE).map(|_| Counter::default()).collect())
+    }
+}
+
+impl Histogram {
+    #[inline]
+    pub fn record(&self, ticks: u64) {
+        if let Some(bucket) = self.0.get(bucket_of(ticks)) {
+            bucket.add(1);
+        }
+    }
+
+    /// Upper end in ticks and count of each bucket that is not empty, ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0
+            .iter()
+            .enumerate()
+            .map(|(at, bucket)| (bucket_end(at), bucket.get()))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    fn reset(&self) {
+        self.0.iter().for_each(Counter::reset);
+    }
+}
+
+#[inline]
+fn bucket_of(ticks: u64) -> usize {
+    if ticks < FINE as u64 {
+        return ticks as usize;
+    }
+    let power = 63 - ticks.leading_zeros() as usize; // ≥ 3
+    let fine = (ticks >> (power - 3)) as usize & (FINE - 1);
+    (power - 2) * FINE + fine
+}
+
+/// The largest number of ticks in a bucket.
+fn bucket_end(at: usize) -> u64 {
+    if at < FINE {
+        return at as u64;
+    }
+    let (power, fine) = (at / FINE + 2, (at % FINE) as u64);
+    if power > 63 {
+        return u64::MAX;
+    }
+    let width = 1u64 << (power - 3);
+    (FINE as u64 + fine) * width + (width - 1)
 }
 
 /// What `INFO commandstats` tells about one command.
@@ -34,6 +115,14 @@ pub struct CommandStats {
     pub ticks: Counter,
     pub rejected: Counter,
     pub failed: Counter,
+    /// Made with the first call.
+    histogram: OnceLock<Histogram>,
+}
+
+impl CommandStats {
+    pub fn histogram(&self) -> Option<&Histogram> {
+        self.histogram.get()
+    }
 }
 
 /// The counters of one core.
@@ -48,8 +137,13 @@ pub struct CoreStats {
     pub evicted_keys: Counter,
     pub batches_sent: Counter,
     pub holds: Counter,
+    /// Clients blocked now: a gauge.
     pub blocked_clients: Counter,
     pub unexpected_errors: Counter,
+    /// `latency-tracking`.
+    tracking: AtomicBool,
+    /// Error replies by their first word.
+    errors: Mutex<BTreeMap<String, u64>>,
 }
 
 impl CoreStats {
@@ -66,6 +160,8 @@ impl CoreStats {
             holds: Counter::default(),
             blocked_clients: Counter::default(),
             unexpected_errors: Counter::default(),
+            tracking: AtomicBool::new(true),
+            errors: Mutex::default(),
         }
     }
 
@@ -78,6 +174,12 @@ impl CoreStats {
             if failed {
                 stats.failed.add(1);
             }
+            if self.tracking.load(Ordering::Relaxed) {
+                stats
+                    .histogram
+                    .get_or_init(Histogram::default)
+                    .record(ticks);
+            }
         }
     }
 
@@ -86,5 +188,150 @@ impl CoreStats {
         if let Some(stats) = number.and_then(|number| self.commands.get(number)) {
             stats.rejected.add(1);
         }
+    }
+
+    /// An error was answered, whether the command ran or not.
+    #[cold]
+    pub fn on_error(&self, refusal: &Refusal) {
+        self.on_error_code(refusal.code());
+    }
+
+    #[cold]
+    pub fn on_error_code(&self, code: &str) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if errors.len() < 128 {
+            // Codes are ours, but a bound costs nothing.
+            errors.insert(code.into(), 1);
+        }
+    }
+
+    pub fn track_latency(&self, on: bool) {
+        self.tracking.store(on, Ordering::Relaxed);
+    }
+
+    /// Error replies by their first word.
+    pub fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// `CONFIG RESETSTAT`.
+    pub fn reset(&self) {
+        for stats in &self.commands {
+            for counter in [&stats.calls, &stats.ticks, &stats.rejected, &stats.failed] {
+                counter.reset();
+            }
+            if let Some(histogram) = stats.histogram() {
+                histogram.reset();
+            }
+        }
+        for counter in [
+            &self.connections,
+            &self.rejected_connections,
+            &self.net_input_bytes,
+            &self.net_output_bytes,
+            &self.expired_keys,
+            &self.evicted_keys,
+            &self.batches_sent,
+            &self.holds,
+            &self.unexpected_errors,
+        ] {
+            counter.reset();
+        }
+        self.errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// Forgets the histograms of one command.
+    pub fn reset_histogram(&self, number: usize) {
+        if let Some(histogram) = self.commands.get(number).and_then(CommandStats::histogram) {
+            histogram.reset();
+        }
+    }
+}
+
+/// What has happened per second lately: differences of totals, averaged over the last samples.
+#[derive(Default)]
+pub struct Rates(Mutex<RateState>);
+
+/// Samples averaged over.
+const SAMPLES: usize = 16;
+
+#[derive(Default)]
+struct RateState {
+    at_ms: u64,
+    totals: [u64; 3],
+    samples: [[u64; 3]; SAMPLES],
+    next: usize,
+}
+
+impl Rates {
+    /// Takes a sample; to be called about every 100 ms by one core.
+    pub fn sample(&self, shared: &Shared, now_ms: u64) {
+        let totals = [
+            shared.commands_run(),
+            shared.total(|core| core.net_input_bytes.get()),
+            shared.total(|core| core.net_output_bytes.get()),
+        ];
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed_ms = now_ms.saturating_sub(state.at_ms);
+        if state.at_ms != 0 && elapsed_ms > 0 {
+            let before = state.totals;
+            let at = state.next % SAMPLES;
+            if let Some(sample) = state.samples.get_mut(at) {
+                for ((rate, total), before) in sample.iter_mut().zip(totals).zip(before) {
+                    *rate = total.saturating_sub(before) * 1000 / elapsed_ms;
+                }
+            }
+            state.next += 1;
+        }
+        state.at_ms = now_ms;
+        state.totals = totals;
+    }
+
+    /// Commands, bytes in, bytes out per second.
+    pub fn per_second(&self) -> [u64; 3] {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = [0; 3];
+        for sample in &state.samples {
+            for (sum, rate) in sums.iter_mut().zip(sample) {
+                *sum += rate;
+            }
+        }
+        sums.map(|sum| sum / SAMPLES as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_what_is_put_in() {
+        for ticks in (0..5000).chain([1 << 40, (1 << 40) + 12345, u64::MAX]) {
+            let end = bucket_end(bucket_of(ticks));
+            assert!(end >= ticks, "{ticks} {end}");
+            assert!(end - ticks <= ticks / 8, "{ticks} {end}");
+        }
+    }
+
+    #[test]
+    fn a_reset_starts_from_zero() {
+        let stats = CoreStats::new(1);
+        stats.on_command(0, 100, true);
+        stats.on_error_code("ERR");
+        stats.reset();
+        assert_eq!(stats.commands[0].calls.get(), 0);
+        assert!(stats.errors().is_empty());
+        stats.on_command(0, 100, false);
+        assert_eq!(stats.commands[0].calls.get(), 1);
+        let buckets: Vec<_> = stats.commands[0].histogram().unwrap().buckets().collect();
+        assert_eq!(buckets.len(), 1);
     }
 }
