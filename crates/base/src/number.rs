@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn scores() {
         assert_eq!(format_score(3.0), "3");
-        assert_eq!(format_score(3.14), "3.1400000000000001");
+        assert_eq!(format_score(3.3), "3.2999999999999998");
         assert_eq!(format_score(1e20), "1e+20");
         assert_eq!(format_score(-0.0), "-0");
         assert_eq!(format_score(1.5e-7), "1.4999999999999999e-07");

@@ -160,7 +160,8 @@ impl Operation {
             }
             let is_get = args.is(at, "GET") && behind >= 2;
             let is_set = args.is(at, "SET") && behind >= 3;
-            if !is_get && !is_set && !(args.is(at, "INCRBY") && behind >= 3) {
+            let is_add = args.is(at, "INCRBY") && behind >= 3;
+            if !(is_get || is_set || is_add) {
                 return Err(Refusal::Syntax);
             }
             let width = Width::parse(args.at(at + 1))?;

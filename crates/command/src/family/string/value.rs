@@ -331,7 +331,7 @@ fn msetnx(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 fn check_pairs(args: &Args<'_>, command: &str) -> Result<(), Refusal> {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(wrong_arity(command));
     }
     Ok(())
