@@ -84,22 +84,18 @@ fn decrby(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 fn add(txn: &mut Txn<'_>, key: &[u8], amount: i64, reply: &mut Reply) -> Result<(), Refusal> {
-    let sum = match txn.string_mut(key)? {
-        Some(mut slot) => {
-            let value = match slot.atom() {
-                Atom::Int(value) => value,
-                Atom::Bytes(text) => number::parse_i64(text).ok_or(Refusal::NotInteger)?,
-            };
-            let sum = value.checked_add(amount).ok_or(Refusal::Overflow)?;
-            slot.replace_int(sum);
-            sum
-        }
-        None => {
-            txn.put_int(key, amount, Expire::Clear);
-            amount
-        }
-    };
-    reply.int(sum);
+    if let Some(mut slot) = txn.string_mut(key)? {
+        let value = match slot.atom() {
+            Atom::Int(value) => value,
+            Atom::Bytes(text) => number::parse_i64(text).ok_or(Refusal::NotInteger)?,
+        };
+        let sum = value.checked_add(amount).ok_or(Refusal::Overflow)?;
+        slot.replace_int(sum);
+        reply.int(sum);
+        return Ok(());
+    }
+    txn.put_int(key, amount, Expire::Clear);
+    reply.int(amount);
     Ok(())
 }
 
