@@ -28,9 +28,10 @@ struct Place {
 fn find(run: &[u8], form: &Form<'_>) -> Option<Place> {
     let mut field = 0;
     while field < run.len() {
+        let found = form.is_at(&run[field..]);
         let value = field + element::skip(&run[field..]);
         let end = value + element::skip(&run[value..]);
-        if form.is_at(&run[field..]) {
+        if found {
             return Some(Place { field, value, end });
         }
         field = end;
@@ -148,6 +149,10 @@ impl Hash {
                 if let Some(place) = find(packed.run(), &form) {
                     let old = place.end - place.value;
                     value_form.write(packed.replace(place.value, old, size));
+                    // The limit may have been lowered since.
+                    if packed.len() > tuning.hash_max_packed_entries {
+                        self.convert();
+                    }
                     return false;
                 }
                 if packed.len() < tuning.hash_max_packed_entries {

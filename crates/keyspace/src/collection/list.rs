@@ -589,6 +589,20 @@ impl Edit<'_, List> {
         self.mark(usize::from(element.is_some()));
         element
     }
+    /// Removes the first element, if any: with `front`, a pop that allocates nothing.
+    pub fn drop_front(&mut self) {
+        let list = self.parts().0;
+        let n = usize::from(!list.is_empty());
+        list.drop_front();
+        self.mark(n);
+    }
+    /// Removes the last element, if any.
+    pub fn drop_back(&mut self) {
+        let list = self.parts().0;
+        let n = usize::from(!list.is_empty());
+        list.drop_back();
+        self.mark(n);
+    }
     pub fn set(&mut self, index: usize, element: &[u8]) {
         let (list, tuning) = self.parts();
         list.set(index, element, tuning);
