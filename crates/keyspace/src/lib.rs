@@ -20,6 +20,8 @@ mod effects;
 mod kind;
 mod memory;
 mod space;
+#[cfg(test)]
+mod tests;
 mod tuning;
 mod txn;
 mod view;

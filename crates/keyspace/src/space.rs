@@ -1,9 +1,26 @@
 //! The data of one region: sixteen databases, the keys somebody is interested in, counters.
-//! (Skeleton: the engine owner completes it; signatures are the contract.)
+//!
+//! Here are the steps every change is made of, whoever asks for it: what becomes of an entry that
+//! is replaced or removed, what a running snapshot has to keep, who is told. [`crate::Txn`] puts
+//! them together for commands; expiry and eviction use them too.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use base::DbIndex;
+use base::limits::DATABASES;
 
+use crate::memory::access;
+use crate::memory::db::Db;
+use crate::memory::entry::{Birth, Entry, EntryRef};
+use crate::memory::table::Position;
+use crate::memory::{Pool, Snapshot};
 use crate::{Effect, Garbage, Tuning};
+
+/// Values of more elements are freed away from the command path.
+const GARBAGE_ELEMENTS: usize = 64;
+/// Strings of more bytes are freed away from the command path.
+const GARBAGE_BYTES: usize = 64 * 1024;
 
 /// Says which of the regions held together has a key.
 pub trait Router {
@@ -13,67 +30,321 @@ pub trait Router {
 
 /// One region. Plain data: it may be moved to another thread as a whole.
 pub struct Keyspace {
-    _private: (),
+    pub(crate) dbs: Vec<Db>,
+    /// Watched keys, how often in which database. Usually empty.
+    interest: BTreeMap<Box<[u8]>, Vec<(DbIndex, usize)>>,
+    effects: Vec<Effect>,
+    pub(crate) garbage: Vec<Garbage>,
+    pub(crate) snapshot: Option<Box<Snapshot>>,
+    /// See [`crate::memory::Snapshot`].
+    pub(crate) parity: bool,
+    pub(crate) pool: Pool,
+    pub(crate) changes: u64,
+    hits: Cell<u64>,
+    misses: Cell<u64>,
+    expired: u64,
+    pub(crate) evicted: u64,
+    /// The time last told to [`Keyspace::expire_due`].
+    told_ms: u64,
 }
 
 impl Keyspace {
     /// An empty region. `seed` keys its hash tables.
-    pub fn new(_seed: u64) -> Self {
-        todo!()
+    pub fn new(seed: u64) -> Self {
+        Keyspace {
+            dbs: (0..DATABASES).map(|db| Db::new(seed, db)).collect(),
+            interest: BTreeMap::new(),
+            effects: Vec::new(),
+            garbage: Vec::new(),
+            snapshot: None,
+            parity: false,
+            pool: Pool::default(),
+            changes: 0,
+            hits: Cell::new(0),
+            misses: Cell::new(0),
+            expired: 0,
+            evicted: 0,
+            told_ms: 0,
+        }
     }
 
     /// Starts reporting changes of a key ([`Effect`]); calls nest.
-    pub fn watch(&mut self, _db: DbIndex, _key: &[u8]) {
-        todo!()
+    pub fn watch(&mut self, db: DbIndex, key: &[u8]) {
+        if !self.interest.contains_key(key) {
+            self.interest.insert(key.into(), Vec::new());
+        }
+        let Some(counts) = self.interest.get_mut(key) else {
+            return;
+        };
+        match counts.iter_mut().find(|(at, _)| *at == db) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((db, 1)),
+        }
     }
 
     /// Ends one [`Keyspace::watch`].
-    pub fn unwatch(&mut self, _db: DbIndex, _key: &[u8]) {
-        todo!()
+    pub fn unwatch(&mut self, db: DbIndex, key: &[u8]) {
+        let Some(counts) = self.interest.get_mut(key) else {
+            return;
+        };
+        if let Some(at) = counts.iter().position(|(at, _)| *at == db) {
+            counts[at].1 -= 1;
+            if counts[at].1 == 0 {
+                counts.swap_remove(at);
+            }
+        }
+        if counts.is_empty() {
+            self.interest.remove(key);
+        }
     }
 
     /// Whether effects wait to be taken; the check made after every write.
+    #[inline]
     pub fn has_effects(&self) -> bool {
-        todo!()
+        !self.effects.is_empty()
     }
 
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        todo!()
+        std::mem::take(&mut self.effects)
     }
 
     /// Whether something big waits to be freed away from the command path.
+    #[inline]
     pub fn has_garbage(&self) -> bool {
-        todo!()
+        !self.garbage.is_empty()
     }
 
     /// Values to be dropped, on another thread or in slices.
     pub fn take_garbage(&mut self) -> Vec<Garbage> {
-        todo!()
+        std::mem::take(&mut self.garbage)
     }
 
     /// Removes up to `limit` keys whose deadline is not after `now_ms`; how many were removed.
     /// Fewer than `limit` means nothing due is left.
-    pub fn expire_due(&mut self, _now_ms: u64, _limit: usize) -> usize {
-        todo!()
+    pub fn expire_due(&mut self, now_ms: u64, limit: usize) -> usize {
+        self.told_ms = now_ms;
+        let mut removed = 0;
+        for db in 0..self.dbs.len() {
+            while removed < limit
+                && self.dbs[db]
+                    .next_deadline_ms()
+                    .is_some_and(|at| at <= now_ms)
+            {
+                let Some((position, hash)) = self.dbs[db].earliest() else {
+                    break;
+                };
+                self.expire(db, position, hash);
+                removed += 1;
+            }
+        }
+        removed
     }
 
     /// Earliest deadline in any database.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        todo!()
-    }
-
-    /// Gives up one key by the policy in `tuning`; false if there is none to give up.
-    pub fn evict_one(&mut self, _now_ms: u64, _seed: u64, _tuning: &Tuning) -> bool {
-        todo!()
+        self.dbs.iter().filter_map(Db::next_deadline_ms).min()
     }
 
     /// Changes since creation (`rdb_changes_since_last_save` is a difference of two readings).
     pub fn changes(&self) -> u64 {
-        todo!()
+        self.changes
+    }
+
+    /// Reads that found their key.
+    pub fn hits(&self) -> u64 {
+        self.hits.get()
+    }
+
+    /// Reads that found no key.
+    pub fn misses(&self) -> u64 {
+        self.misses.get()
+    }
+
+    /// Keys removed because their time had come.
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+
+    /// Keys given up for memory.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Starts the four counters anew (`CONFIG RESETSTAT`).
+    pub fn reset_counters(&mut self) {
+        self.hits.set(0);
+        self.misses.set(0);
+        self.expired = 0;
+        self.evicted = 0;
     }
 
     /// (keys, keys with a deadline, mean time to live in ms) of a database, for `INFO keyspace`.
-    pub fn db_stats(&self, _db: DbIndex) -> (usize, usize, u64) {
-        todo!()
+    pub fn db_stats(&self, db: DbIndex) -> (usize, usize, u64) {
+        let Some(db) = self.dbs.get(db as usize) else {
+            return (0, 0, 0);
+        };
+        let mean_ms = db.mean_deadline_ms().saturating_sub(self.told_ms);
+        (db.table.len(), db.with_deadline(), mean_ms)
+    }
+
+    /// Bytes of the tables of a database, without its entries (`MEMORY STATS`).
+    pub fn table_bytes(&self, db: DbIndex) -> usize {
+        self.dbs
+            .get(db as usize)
+            .map_or(0, |db| db.table.memory_usage())
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.dbs[0].table.hash(key)
+    }
+
+    #[inline]
+    pub(crate) fn count_read(&self, found: bool) {
+        let counter = if found { &self.hits } else { &self.misses };
+        counter.set(counter.get() + 1);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, db: DbIndex, key: &[u8], now_ms: u64) -> Option<EntryRef<'_>> {
+        self.dbs.get(db as usize)?.get(self.hash(key), key, now_ms)
+    }
+
+    /// Where a key is that is not due; one that is due is removed.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        db: usize,
+        hash: u64,
+        key: &[u8],
+        now_ms: u64,
+    ) -> Option<Position> {
+        let table = &self.dbs.get(db)?.table;
+        let position = table.find(hash, key)?;
+        if table.at(position)?.is_due(now_ms) {
+            self.expire(db, position, hash);
+            return None;
+        }
+        Some(position)
+    }
+
+    /// What a new entry of this moment is born with.
+    #[inline]
+    pub(crate) fn birth(&self, deadline_ms: Option<u64>, tuning: &Tuning, now_ms: u64) -> Birth {
+        Birth {
+            deadline_ms,
+            clock: access::born(tuning, now_ms),
+            parity: self.parity,
+        }
+    }
+
+    /// Puts an entry in the place of another of the same key.
+    pub(crate) fn swap_entry(&mut self, db: usize, position: Position, hash: u64, entry: Entry) {
+        if let Some(former) = self.dbs[db].replace(position, hash, entry) {
+            self.retire(db, former);
+        }
+    }
+
+    /// Removes an entry; nobody is told.
+    pub(crate) fn discard(&mut self, db: usize, position: Position, hash: u64) {
+        if let Some(former) = self.dbs[db].remove(position, hash) {
+            self.retire(db, former);
+        }
+    }
+
+    fn expire(&mut self, db: usize, position: Position, hash: u64) {
+        if let Some(former) = self.dbs[db].remove(position, hash) {
+            self.note(db, former.borrow().key());
+            self.expired += 1;
+            self.retire(db, former);
+        }
+    }
+
+    /// Frees an entry, elsewhere if it is big.
+    #[inline]
+    pub(crate) fn dispose(&mut self, entry: Entry) {
+        let look = entry.borrow();
+        if look.elements().is_some_and(|n| n > GARBAGE_ELEMENTS)
+            || look.raw_capacity() > GARBAGE_BYTES
+        {
+            self.garbage.push(Garbage(Box::new(entry)));
+        }
+    }
+
+    /// Counts changes of a key and tells those interested in it.
+    #[inline]
+    pub(crate) fn changed(&mut self, db: usize, key: &[u8], n: usize) {
+        self.changes += n as u64;
+        self.note(db, key);
+    }
+
+    /// Tells those interested in a key.
+    #[inline]
+    pub(crate) fn note(&mut self, db: usize, key: &[u8]) {
+        if !self.interest.is_empty() {
+            self.note_slow(db as DbIndex, key);
+        }
+    }
+
+    fn note_slow(&mut self, db: DbIndex, key: &[u8]) {
+        let Some(counts) = self.interest.get(key) else {
+            return;
+        };
+        if counts.iter().any(|(at, _)| *at == db) {
+            let key = key.into();
+            self.effects.push(Effect::Changed { db, key });
+        }
+    }
+
+    /// As [`Keyspace::note`], for the entry at a position.
+    pub(crate) fn note_at(&mut self, db: usize, position: Position, n: usize) {
+        self.changes += n as u64;
+        if !self.interest.is_empty()
+            && let Some(entry) = self.dbs[db].table.at(position)
+        {
+            let key: Box<[u8]> = entry.key().into();
+            self.note_slow(db as DbIndex, &key);
+        }
+    }
+
+    /// Watched keys that exist in one of the databases, each with every one of these it is
+    /// watched in: what a flush or a swap may change.
+    fn watched_in(&self, dbs: &[DbIndex]) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (key, counts) in &self.interest {
+            let hash = self.hash(key);
+            let exists = dbs
+                .iter()
+                .any(|&db| self.dbs[db as usize].table.find(hash, key).is_some());
+            if exists {
+                let watched = counts.iter().filter(|(db, _)| dbs.contains(db));
+                effects.extend(watched.map(|&(db, _)| Effect::Changed {
+                    db,
+                    key: key.clone(),
+                }));
+            }
+        }
+        effects
+    }
+
+    /// Empties a database in O(1); the entries go to the garbage list.
+    pub(crate) fn flush(&mut self, db: DbIndex) {
+        if self.dbs[db as usize].table.is_empty() {
+            return;
+        }
+        let effects = self.watched_in(&[db]);
+        self.effects.extend(effects);
+        let origin = self.dbs[db as usize].origin;
+        let (table, deadlines) = self.dbs[db as usize].take();
+        self.changes += table.len() as u64;
+        self.garbage.push(Garbage(Box::new(deadlines)));
+        self.retire_table(origin, table);
+    }
+
+    pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex) {
+        let effects = self.watched_in(&[a, b]);
+        self.effects.extend(effects);
+        self.dbs.swap(a as usize, b as usize);
+        self.changes += 1;
     }
 }

@@ -14,6 +14,17 @@ pub enum EvictionPolicy {
     VolatileTtl,
 }
 
+impl EvictionPolicy {
+    /// Whether access is counted rather than dated.
+    #[inline]
+    pub fn is_lfu(self) -> bool {
+        matches!(
+            self,
+            EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu
+        )
+    }
+}
+
 /// Sizes up to which small collections stay packed, and how access is recorded. Named after the
 /// Redis settings they implement; the defaults are Redis 7.0's.
 #[derive(Debug, Clone)]
@@ -26,6 +37,8 @@ pub struct Tuning {
     /// `list-max-listpack-size`: > 0 elements per chunk, −1…−5 for 4…64 KiB.
     pub list_max_packed_size: i64,
     pub policy: EvictionPolicy,
+    /// Keys looked at for each one given up (`maxmemory-samples`).
+    pub maxmemory_samples: usize,
     pub lfu_log_factor: u32,
     pub lfu_decay_minutes: u32,
 }
@@ -40,6 +53,7 @@ impl Default for Tuning {
             zset_max_packed_value: 64,
             list_max_packed_size: -2,
             policy: EvictionPolicy::NoEviction,
+            maxmemory_samples: 5,
             lfu_log_factor: 10,
             lfu_decay_minutes: 1,
         }

@@ -1,5 +1,4 @@
 //! What a write command sees: everything a [`View`] shows, and the means to change it.
-//! (Skeleton: the engine owner completes it; signatures are the contract.)
 //!
 //! All changes of a key pass through here, so this is where interest is noted ([`Effect`]), where
 //! the change counter moves, where an empty collection disappears and where a running snapshot
@@ -7,10 +6,15 @@
 
 use std::ops::{Deref, DerefMut};
 
+use base::limits::DATABASES;
 use base::{DbIndex, Refusal};
 
-use crate::view::Owned;
-use crate::{Edit, Hash, List, Set, Value, View, Zset};
+use crate::edit::At;
+use crate::memory::access;
+use crate::memory::entry::{Birth, Collection, Entry};
+use crate::memory::table::Position;
+use crate::view::{Owned, Parts};
+use crate::{Edit, Hash, Keyspace, Kind, List, Set, Tuning, Value, View, Zset};
 
 /// What happens to a key's deadline when its value is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,83 +32,179 @@ pub struct Txn<'a> {
     view: View<'a>,
 }
 
+/// A key looked up to be changed.
+struct Target<'t> {
+    space: &'t mut Keyspace,
+    tuning: &'t Tuning,
+    db: usize,
+    hash: u64,
+    now_ms: u64,
+    found: Option<Position>,
+}
+
 impl<'a> Txn<'a> {
     pub fn new(view: View<'a>) -> Self {
         Txn { view }
     }
 
+    /// Looks a key up to change it; one whose time has come is removed first.
+    #[inline]
+    fn target(&mut self, key: &[u8]) -> Target<'_> {
+        let View {
+            parts,
+            db,
+            now_ms,
+            tuning,
+            ..
+        } = &mut self.view;
+        let space: &mut Keyspace = match parts {
+            Parts::One(space) => space,
+            Parts::Many { spaces, router } => &mut *spaces[router.position(key)],
+        };
+        let (db, now_ms, tuning) = (*db as usize, *now_ms, *tuning);
+        let hash = space.hash(key);
+        let found = space.find(db, hash, key, now_ms);
+        Target {
+            space,
+            tuning,
+            db,
+            hash,
+            now_ms,
+            found,
+        }
+    }
+
     /// Replaces whatever is at `key` by a string (`SET`).
-    pub fn put_string(&mut self, _key: &[u8], _bytes: &[u8], _expire: Expire) {
-        todo!()
+    pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expire: Expire) {
+        let mut target = self.target(key);
+        if target.overwrite(expire, |mut entry| entry.set_string(bytes)) {
+            target.space.changed(target.db, key, 1);
+            return;
+        }
+        target.put(key, expire, |birth| Entry::string(key, bytes, birth));
     }
 
     /// Replaces whatever is at `key` by an integer, kept as a number.
-    pub fn put_int(&mut self, _key: &[u8], _value: i64, _expire: Expire) {
-        todo!()
+    pub fn put_int(&mut self, key: &[u8], value: i64, expire: Expire) {
+        let mut target = self.target(key);
+        if target.overwrite(expire, |mut entry| entry.set_int(value)) {
+            target.space.changed(target.db, key, 1);
+            return;
+        }
+        target.put(key, expire, |birth| Entry::int(key, value, birth));
     }
 
     /// The string at `key` to be changed in place, its deadline kept; `None` if there is none.
-    /// See `Edit<str>`'s methods in `edit.rs`.
-    pub fn string_mut(&mut self, _key: &[u8]) -> Result<Option<Edit<'_, StringSlot>>, Refusal> {
-        todo!()
+    /// Its methods are in `edit.rs`.
+    pub fn string_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, StringSlot>>, Refusal> {
+        Ok(self.target(key).open(Kind::String)?.map(Edit::new))
     }
 
     /// As [`Txn::string_mut`], an empty string being made if there is none.
-    pub fn string_or_new(&mut self, _key: &[u8]) -> Result<Edit<'_, StringSlot>, Refusal> {
-        todo!()
+    pub fn string_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, StringSlot>, Refusal> {
+        let target = self.target(key);
+        let at = target.open_or(Kind::String, |birth| Entry::string(key, b"", birth))?;
+        Ok(Edit::new(at))
     }
 
-    pub fn hash_mut(&mut self, _key: &[u8]) -> Result<Option<Edit<'_, Hash>>, Refusal> {
-        todo!()
+    fn collection_mut<T: Collection>(
+        &mut self,
+        key: &[u8],
+    ) -> Result<Option<Edit<'_, T>>, Refusal> {
+        Ok(self.target(key).open(T::KIND)?.map(Edit::new))
     }
 
-    pub fn hash_or_new(&mut self, _key: &[u8]) -> Result<Edit<'_, Hash>, Refusal> {
-        todo!()
+    fn collection_or_new<T: Collection>(&mut self, key: &[u8]) -> Result<Edit<'_, T>, Refusal> {
+        let at = self.target(key).open_or(T::KIND, |birth| {
+            Entry::value(key, T::into_value(Box::default()), birth)
+        })?;
+        Ok(Edit::new(at))
     }
 
-    pub fn list_mut(&mut self, _key: &[u8]) -> Result<Option<Edit<'_, List>>, Refusal> {
-        todo!()
+    pub fn hash_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, Hash>>, Refusal> {
+        self.collection_mut(key)
     }
 
-    pub fn list_or_new(&mut self, _key: &[u8]) -> Result<Edit<'_, List>, Refusal> {
-        todo!()
+    pub fn hash_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, Hash>, Refusal> {
+        self.collection_or_new(key)
     }
 
-    pub fn set_mut(&mut self, _key: &[u8]) -> Result<Option<Edit<'_, Set>>, Refusal> {
-        todo!()
+    pub fn list_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, List>>, Refusal> {
+        self.collection_mut(key)
     }
 
-    pub fn set_or_new(&mut self, _key: &[u8]) -> Result<Edit<'_, Set>, Refusal> {
-        todo!()
+    pub fn list_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, List>, Refusal> {
+        self.collection_or_new(key)
     }
 
-    pub fn zset_mut(&mut self, _key: &[u8]) -> Result<Option<Edit<'_, Zset>>, Refusal> {
-        todo!()
+    pub fn set_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, Set>>, Refusal> {
+        self.collection_mut(key)
     }
 
-    pub fn zset_or_new(&mut self, _key: &[u8]) -> Result<Edit<'_, Zset>, Refusal> {
-        todo!()
+    pub fn set_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, Set>, Refusal> {
+        self.collection_or_new(key)
+    }
+
+    pub fn zset_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, Zset>>, Refusal> {
+        self.collection_mut(key)
+    }
+
+    pub fn zset_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, Zset>, Refusal> {
+        self.collection_or_new(key)
     }
 
     /// Removes `key`; whether it was there. Big values go to the garbage list, not freed here.
-    pub fn remove(&mut self, _key: &[u8]) -> bool {
-        todo!()
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let target = self.target(key);
+        let Some(position) = target.found else {
+            return false;
+        };
+        target.space.discard(target.db, position, target.hash);
+        target.space.changed(target.db, key, 1);
+        true
     }
 
     /// Sets (`Some`) or clears (`None`) the deadline of an existing key; whether the key exists.
     /// A deadline not after `now_ms` removes the key.
-    pub fn set_expire(&mut self, _key: &[u8], _at_ms: Option<u64>) -> bool {
-        todo!()
+    pub fn set_expire(&mut self, key: &[u8], at_ms: Option<u64>) -> bool {
+        let target = self.target(key);
+        let Some(position) = target.found else {
+            return false;
+        };
+        let (space, db, hash) = (target.space, target.db, target.hash);
+        if at_ms.is_some_and(|at_ms| at_ms <= target.now_ms) {
+            space.discard(db, position, hash);
+        } else {
+            space.preserve(db, position);
+            space.dbs[db].set_deadline(position, hash, at_ms);
+        }
+        space.changed(db, key, 1);
+        true
     }
 
     /// Takes value and deadline out (`RENAME`, `MOVE`), leaving nothing.
-    pub fn take(&mut self, _key: &[u8]) -> Option<Owned> {
-        todo!()
+    pub fn take(&mut self, key: &[u8]) -> Option<Owned> {
+        let target = self.target(key);
+        let position = target.found?;
+        let (space, db) = (target.space, target.db);
+        space.preserve(db, position);
+        let entry = space.dbs[db].remove(position, target.hash)?;
+        space.changed(db, key, 1);
+        Some(Owned {
+            expire_at_ms: entry.borrow().deadline_ms(),
+            value: entry.into_value(),
+        })
     }
 
     /// Puts a value at `key`, replacing what is there. An empty collection only removes.
-    pub fn put(&mut self, _key: &[u8], _owned: Owned) {
-        todo!()
+    pub fn put(&mut self, key: &[u8], owned: Owned) {
+        if owned.value.is_empty_collection() {
+            self.remove(key);
+            return;
+        }
+        let expire = owned.expire_at_ms.map_or(Expire::Clear, Expire::At);
+        let target = self.target(key);
+        target.put(key, expire, |birth| Entry::value(key, owned.value, birth));
     }
 
     /// Puts a value without deadline at `key`, replacing what is there (`*STORE`).
@@ -120,15 +220,144 @@ impl<'a> Txn<'a> {
 
     /// Empties the current database; O(1) here, the keys go to the garbage list.
     pub fn flush_db(&mut self) {
-        todo!()
+        let db = self.db;
+        self.each_space(|space| space.flush(db));
     }
 
     pub fn flush_all(&mut self) {
-        todo!()
+        self.each_space(|space| (0..DATABASES).for_each(|db| space.flush(db)));
     }
 
-    pub fn swap_db(&mut self, _a: DbIndex, _b: DbIndex) {
-        todo!()
+    pub fn swap_db(&mut self, a: DbIndex, b: DbIndex) {
+        if a != b && a < DATABASES && b < DATABASES {
+            self.each_space(|space| space.swap(a, b));
+        }
+    }
+
+    fn each_space(&mut self, mut each: impl FnMut(&mut Keyspace)) {
+        match &mut self.view.parts {
+            Parts::One(space) => each(space),
+            Parts::Many { spaces, .. } => spaces.iter_mut().for_each(|space| each(space)),
+        }
+    }
+}
+
+impl<'t> Target<'t> {
+    /// Tries to overwrite the value in place by `set`, which is possible if the deadline needs no
+    /// more and no less room than before; whether it did.
+    #[inline]
+    fn overwrite(
+        &mut self,
+        expire: Expire,
+        set: impl FnOnce(crate::memory::entry::EntryMut<'_>) -> bool,
+    ) -> bool {
+        let Some(position) = self.found else {
+            return false;
+        };
+        let db = &self.space.dbs[self.db];
+        let Some(entry) = db.table.at(position) else {
+            return false;
+        };
+        let had = entry.deadline_ms().is_some();
+        let fits = match expire {
+            Expire::Clear => !had,
+            Expire::Keep => true,
+            Expire::At(at_ms) => had && at_ms > self.now_ms,
+        };
+        if !fits || entry.kind() != Kind::String {
+            return false;
+        }
+        self.space.preserve(self.db, position);
+        let db = &mut self.space.dbs[self.db];
+        if !db.entry_mut(position).is_some_and(set) {
+            return false;
+        }
+        if let Expire::At(at_ms) = expire {
+            db.set_deadline(position, self.hash, Some(at_ms));
+        }
+        if let Some(entry) = db.table.at(position) {
+            entry.set_clock(access::born(self.tuning, self.now_ms));
+        }
+        true
+    }
+
+    /// Puts a new entry at the key, replacing what is there.
+    fn put(self, key: &[u8], expire: Expire, make: impl FnOnce(Birth) -> Entry) {
+        let Target {
+            space, db, hash, ..
+        } = self;
+        let deadline_ms = match expire {
+            Expire::Clear => None,
+            Expire::At(at_ms) => Some(at_ms),
+            Expire::Keep => self
+                .found
+                .and_then(|position| space.dbs[db].table.at(position)?.deadline_ms()),
+        };
+        if deadline_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
+            // Due at birth: the key is as good as removed.
+            if let Some(position) = self.found {
+                space.discard(db, position, hash);
+                space.changed(db, key, 1);
+            }
+            return;
+        }
+        let entry = make(space.birth(deadline_ms, self.tuning, self.now_ms));
+        match self.found {
+            Some(position) => space.swap_entry(db, position, hash, entry),
+            None => {
+                space.dbs[db].insert(hash, entry);
+            }
+        }
+        space.changed(db, key, 1);
+    }
+
+    /// Opens the value for editing if it is there and of this kind.
+    #[inline]
+    fn open(self, kind: Kind) -> Result<Option<At<'t>>, Refusal> {
+        let Some(position) = self.found else {
+            return Ok(None);
+        };
+        let Some(entry) = self.space.dbs[self.db].table.at(position) else {
+            return Ok(None);
+        };
+        if entry.kind() != kind {
+            return Err(Refusal::WrongType);
+        }
+        let random = || fastrand::Rng::with_seed(self.hash ^ self.now_ms).f64();
+        entry.set_clock(access::touched(
+            entry.clock(),
+            self.tuning,
+            self.now_ms,
+            random,
+        ));
+        self.space.preserve(self.db, position);
+        Ok(Some(self.at(position, false)))
+    }
+
+    /// As [`Target::open`], `make` giving the entry if there is none.
+    #[inline]
+    fn open_or(self, kind: Kind, make: impl FnOnce(Birth) -> Entry) -> Result<At<'t>, Refusal> {
+        if self.found.is_none() {
+            let entry = make(self.space.birth(None, self.tuning, self.now_ms));
+            let position = self.space.dbs[self.db].insert(self.hash, entry);
+            return Ok(self.at(position, true));
+        }
+        match self.open(kind)? {
+            Some(at) => Ok(at),
+            None => unreachable!("the key was found"),
+        }
+    }
+
+    fn at(self, position: Position, fresh: bool) -> At<'t> {
+        At {
+            space: self.space,
+            db: self.db,
+            position,
+            hash: self.hash,
+            tuning: self.tuning,
+            fresh,
+            changes: 0,
+        }
     }
 }
 
@@ -146,5 +375,5 @@ impl<'a> DerefMut for Txn<'a> {
     }
 }
 
-/// The string inside an entry, as [`Edit`] changes it. (The engine owner moves it to its place.)
-pub struct StringSlot(());
+/// Says of an [`Edit`] that it changes a string, which has no type of its own: it is in the entry.
+pub enum StringSlot {}

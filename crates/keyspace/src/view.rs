@@ -1,9 +1,17 @@
 //! What a read command sees: the values of the regions it was routed to, at one moment.
-//! (Skeleton: the engine owner completes it; signatures are the contract.)
+//!
+//! Nothing here removes a key whose time has come; it is only not seen.
 
 use base::{Atom, DbIndex, Refusal};
 
+use crate::memory::access;
+use crate::memory::entry::EntryRef;
 use crate::{Hash, Keyspace, Kind, List, Router, Set, Tuning, Zset};
+
+/// Bytes of table and allocator behind each key, on average (`MEMORY USAGE`).
+const TABLE_BYTES_PER_KEY: usize = 16;
+/// Bits of a scan cursor that belong to the table; the part's number is above them.
+const CURSOR_BITS: u32 = 48;
 
 /// A value of any type, borrowed.
 pub enum ValueRef<'a> {
@@ -114,82 +122,149 @@ impl<'a> View<'a> {
         fastrand::Rng::with_seed(seed)
     }
 
+    #[inline]
+    fn space(&self, key: &[u8]) -> &Keyspace {
+        match &self.parts {
+            Parts::One(space) => space,
+            Parts::Many { spaces, router } => spaces[router.position(key)],
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: &[u8]) -> Option<EntryRef<'_>> {
+        self.space(key).get(self.db, key, self.now_ms)
+    }
+
+    /// As [`View::find`], counted as an access.
+    #[inline]
+    fn access(&self, key: &[u8]) -> Option<EntryRef<'_>> {
+        let space = self.space(key);
+        let found = space.get(self.db, key, self.now_ms);
+        space.count_read(found.is_some());
+        if let Some(entry) = found {
+            let random = || self.rng().f64();
+            let clock = access::touched(entry.clock(), self.tuning, self.now_ms, random);
+            if clock != entry.clock() {
+                entry.set_clock(clock);
+            }
+        }
+        found
+    }
+
+    fn spaces(&self) -> impl Iterator<Item = &Keyspace> {
+        (0..).map_while(|position| self.part(position))
+    }
+
+    fn part(&self, position: usize) -> Option<&Keyspace> {
+        match &self.parts {
+            Parts::One(space) => (position == 0).then_some(&**space),
+            Parts::Many { spaces, .. } => spaces.get(position).map(|space| &**space),
+        }
+    }
+
     /// The string at `key`; `None` if there is no such key; WRONGTYPE for another type.
     /// This and its siblings count as an access (LRU/LFU clock, hit and miss counters).
-    pub fn string(&self, _key: &[u8]) -> Result<Option<Atom<'_>>, Refusal> {
-        todo!()
+    #[inline]
+    pub fn string(&self, key: &[u8]) -> Result<Option<Atom<'_>>, Refusal> {
+        match self.access(key) {
+            None => Ok(None),
+            Some(entry) => entry.atom().map(Some).ok_or(Refusal::WrongType),
+        }
     }
 
-    pub fn list(&self, _key: &[u8]) -> Result<Option<&List>, Refusal> {
-        todo!()
+    pub fn list(&self, key: &[u8]) -> Result<Option<&List>, Refusal> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(ValueRef::List(it)) => Ok(Some(it)),
+            Some(_) => Err(Refusal::WrongType),
+        }
     }
 
-    pub fn set(&self, _key: &[u8]) -> Result<Option<&Set>, Refusal> {
-        todo!()
+    pub fn set(&self, key: &[u8]) -> Result<Option<&Set>, Refusal> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(ValueRef::Set(it)) => Ok(Some(it)),
+            Some(_) => Err(Refusal::WrongType),
+        }
     }
 
-    pub fn zset(&self, _key: &[u8]) -> Result<Option<&Zset>, Refusal> {
-        todo!()
+    pub fn zset(&self, key: &[u8]) -> Result<Option<&Zset>, Refusal> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(ValueRef::Zset(it)) => Ok(Some(it)),
+            Some(_) => Err(Refusal::WrongType),
+        }
     }
 
-    pub fn hash(&self, _key: &[u8]) -> Result<Option<&Hash>, Refusal> {
-        todo!()
+    pub fn hash(&self, key: &[u8]) -> Result<Option<&Hash>, Refusal> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(ValueRef::Hash(it)) => Ok(Some(it)),
+            Some(_) => Err(Refusal::WrongType),
+        }
     }
 
     /// The value at `key` whatever its type. Counts as an access.
-    pub fn value(&self, _key: &[u8]) -> Option<ValueRef<'_>> {
-        todo!()
+    pub fn value(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        self.access(key).map(EntryRef::value)
     }
 
     /// As [`View::value`] but leaves clocks and counters alone (`OBJECT`, `TYPE`, `DEBUG`).
-    pub fn peek(&self, _key: &[u8]) -> Option<ValueRef<'_>> {
-        todo!()
+    pub fn peek(&self, key: &[u8]) -> Option<ValueRef<'_>> {
+        self.find(key).map(EntryRef::value)
     }
 
     /// The type at `key`, without counting as an access.
-    pub fn kind(&self, _key: &[u8]) -> Option<Kind> {
-        todo!()
+    pub fn kind(&self, key: &[u8]) -> Option<Kind> {
+        self.find(key).map(EntryRef::kind)
     }
 
     /// Whether `key` exists. Counts as an access.
-    pub fn exists(&self, _key: &[u8]) -> bool {
-        todo!()
+    pub fn exists(&self, key: &[u8]) -> bool {
+        self.access(key).is_some()
     }
 
     /// `None`: no such key; `Some(None)`: no deadline; else the deadline in Unix milliseconds.
-    pub fn expire_at(&self, _key: &[u8]) -> Option<Option<u64>> {
-        todo!()
+    pub fn expire_at(&self, key: &[u8]) -> Option<Option<u64>> {
+        self.find(key).map(EntryRef::deadline_ms)
     }
 
     /// A deep copy of the value and its deadline (`COPY`).
-    pub fn clone_value(&self, _key: &[u8]) -> Option<Owned> {
-        todo!()
+    pub fn clone_value(&self, key: &[u8]) -> Option<Owned> {
+        self.find(key).map(|entry| Owned {
+            value: entry.to_value(),
+            expire_at_ms: entry.deadline_ms(),
+        })
     }
 
     /// As `OBJECT ENCODING` names it: int, embstr, raw, listpack, quicklist, intset, hashtable, skiplist.
-    pub fn encoding(&self, _key: &[u8]) -> Option<&'static str> {
-        todo!()
+    pub fn encoding(&self, key: &[u8]) -> Option<&'static str> {
+        self.find(key).map(EntryRef::encoding)
     }
 
     /// Milliseconds since the last access (LRU policies).
-    pub fn idle_ms(&self, _key: &[u8]) -> Option<u64> {
-        todo!()
+    pub fn idle_ms(&self, key: &[u8]) -> Option<u64> {
+        self.find(key)
+            .map(|entry| access::idle_ms(entry.clock(), self.now_ms))
     }
 
     /// The logarithmic access counter (LFU policies).
-    pub fn frequency(&self, _key: &[u8]) -> Option<u8> {
-        todo!()
+    pub fn frequency(&self, key: &[u8]) -> Option<u8> {
+        self.find(key)
+            .map(|entry| access::frequency(entry.clock(), self.now_ms, self.tuning))
     }
 
     /// Bytes of memory behind `key`, its entry included (`MEMORY USAGE`).
-    pub fn memory_usage(&self, _key: &[u8]) -> Option<usize> {
-        todo!()
+    pub fn memory_usage(&self, key: &[u8]) -> Option<usize> {
+        self.find(key)
+            .map(|entry| entry.memory_usage() + TABLE_BYTES_PER_KEY)
     }
 
     /// Number of keys in the database (keys past their deadline but not yet removed included,
     /// as in Redis' DBSIZE).
     pub fn len(&self) -> usize {
-        todo!()
+        let db = self.db as usize;
+        self.spaces().map(|space| space.dbs[db].table.len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -198,22 +273,99 @@ impl<'a> View<'a> {
 
     /// Number of keys that have a deadline.
     pub fn len_with_expiry(&self) -> usize {
-        todo!()
+        let db = self.db as usize;
+        self.spaces()
+            .map(|space| space.dbs[db].with_deadline())
+            .sum()
     }
 
     /// A key at random, `None` only if there is none (that is not past its deadline).
     pub fn random_key(&self) -> Option<&[u8]> {
-        todo!()
+        let db = self.db as usize;
+        let total = self.len();
+        if total == 0 {
+            return None;
+        }
+        let mut rng = self.rng();
+        for _ in 0..100 {
+            let mut at = rng.usize(..total);
+            for space in self.spaces() {
+                let table = &space.dbs[db].table;
+                if at >= table.len() {
+                    at -= table.len();
+                    continue;
+                }
+                match table.random(&mut rng) {
+                    Some(entry) if !entry.is_due(self.now_ms) => return Some(entry.key()),
+                    _ => break,
+                }
+            }
+        }
+        // Nearly everything is due: look for one that is not.
+        self.spaces()
+            .flat_map(|space| space.dbs[db].table.iter())
+            .find(|entry| !entry.is_due(self.now_ms))
+            .map(EntryRef::key)
     }
 
     /// Calls `each` for every key of the database not past its deadline.
-    pub fn for_each_key(&self, _each: &mut dyn FnMut(&[u8])) {
-        todo!()
+    pub fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) {
+        for space in self.spaces() {
+            for entry in space.dbs[self.db as usize].table.iter() {
+                if !entry.is_due(self.now_ms) {
+                    each(entry.key());
+                }
+            }
+        }
     }
 
     /// One step of a SCAN over all parts: calls `each` with about `count` keys and their types,
     /// returns the next cursor (0: done). Cursor 0 starts.
-    pub fn scan(&self, _cursor: u64, _count: usize, _each: &mut dyn FnMut(&[u8], Kind)) -> u64 {
-        todo!()
+    ///
+    /// ```text
+    ///   cursor   [ part: 16 bits ][ position in its table: 48 bits, see Table::scan ]
+    /// ```
+    /// Whoever walks several regions one after the other (a core, SCAN over cores) puts the
+    /// region's number in the upper 16 bits in the same way.
+    pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(&[u8], Kind)) -> u64 {
+        let mut part = (cursor >> CURSOR_BITS) as usize;
+        let mut position = cursor & ((1 << CURSOR_BITS) - 1);
+        let mut left = count.max(1);
+        while let Some(space) = self.part(part) {
+            let mut seen = 0;
+            position = space.dbs[self.db as usize]
+                .table
+                .scan(position, left, |entry| {
+                    seen += 1;
+                    if !entry.is_due(self.now_ms) {
+                        each(entry.key(), entry.kind());
+                    }
+                });
+            left = left.saturating_sub(seen);
+            if position != 0 {
+                break;
+            }
+            part += 1;
+            if left == 0 {
+                break;
+            }
+        }
+        if self.part(part).is_none() {
+            return 0;
+        }
+        (part as u64) << CURSOR_BITS | position
+    }
+}
+
+impl Value {
+    /// Whether it is a collection without elements, which no key may have.
+    pub fn is_empty_collection(&self) -> bool {
+        match self {
+            Value::String(_) => false,
+            Value::List(it) => it.is_empty(),
+            Value::Set(it) => it.is_empty(),
+            Value::Zset(it) => it.is_empty(),
+            Value::Hash(it) => it.is_empty(),
+        }
     }
 }

@@ -1,8 +1,27 @@
-//! The memory engine. (In work.)
+//! The memory engine: native structures, one allocation per small key.
+//!
+//! ```text
+//!   Keyspace ─► Db ─► Table ─► Segment        words: tag + address
+//!                │       └───► Entry          head, deadline, key, value
+//!                └─► deadlines                (deadline, hash), ordered
+//! ```
+//!
+//! All `unsafe` code of the crate is below this module, in `segment`, `table`, `entry` and `db`;
+//! what they offer to the rest is safe. [`access`] is the clock arithmetic of LRU and LFU,
+//! [`snapshot`] the state of a save that runs while writes go on, [`evict`] the choice of what to
+//! give up.
 
+pub(crate) mod access;
+pub(crate) mod db;
+pub(crate) mod entry;
+mod evict;
 mod segment;
-#[allow(dead_code, reason = "collections use it next")]
+mod snapshot;
+#[allow(dead_code, reason = "collections use what the keyspace does not")]
 pub(crate) mod table;
 
+pub(crate) use evict::Pool;
+pub(crate) use snapshot::Snapshot;
+
 /// Something big that is to be dropped away from the command path.
-pub struct Garbage(pub(crate) Box<dyn Send>);
+pub struct Garbage(#[allow(dead_code, reason = "held to be dropped")] pub(crate) Box<dyn Send>);
