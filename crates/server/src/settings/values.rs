@@ -220,6 +220,7 @@ impl Settings {
             zset_max_packed_value: self.bytes("zset-max-listpack-value") as usize,
             list_max_packed_size: self.int("list-max-listpack-size"),
             policy: policy(&self.text("maxmemory-policy")),
+            maxmemory_samples: self.maxmemory_samples,
             lfu_log_factor: self.int("lfu-log-factor") as u32,
             lfu_decay_minutes: self.int("lfu-decay-time") as u32,
         };
