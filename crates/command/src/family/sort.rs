@@ -49,6 +49,8 @@ struct Options<'a> {
     start: i64,
     count: i64,
     by: Option<&'a [u8]>,
+    /// A BY without `*` was given; a later BY does not take it back, as in Redis.
+    unsorted: bool,
     get: Vec<&'a [u8]>,
     store: Option<&'a [u8]>,
 }
@@ -61,6 +63,7 @@ impl<'a> Options<'a> {
             start: 0,
             count: -1,
             by: None,
+            unsorted: false,
             get: Vec::new(),
             store: None,
         };
@@ -82,6 +85,7 @@ impl<'a> Options<'a> {
                 at += 1;
             } else if args.is(at, "BY") && behind >= 1 {
                 options.by = args.get(at + 1);
+                options.unsorted |= !args.at(at + 1).contains(&b'*');
                 at += 1;
             } else if args.is(at, "GET") && behind >= 1 {
                 options.get.push(args.at(at + 1));
@@ -154,7 +158,7 @@ fn sorted(view: &View<'_>, key: &[u8], options: &Options<'_>) -> Result<Vec<Vec<
     let value = view.value(key);
     let mut by = options.by;
     let mut alpha = options.alpha;
-    let mut unsorted = by.is_some_and(|pattern| !pattern.contains(&b'*'));
+    let mut unsorted = options.unsorted;
     if unsorted && options.store.is_some() && matches!(value, Some(ValueRef::Set(_))) {
         // A set has no order of its own: what is stored must not depend on how it is kept.
         (unsorted, alpha, by) = (false, true, None);
