@@ -1,5 +1,7 @@
 //! Views and transactions over the memory engine.
 
+mod model;
+
 use base::{Atom, Refusal};
 
 use crate::{Effect, Expire, Keyspace, Kind, Owned, Router, Tuning, Txn, Value, View};
