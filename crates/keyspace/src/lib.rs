@@ -19,6 +19,7 @@ mod edit;
 mod effects;
 mod kind;
 mod memory;
+pub mod rdb;
 mod space;
 #[cfg(test)]
 mod tests;

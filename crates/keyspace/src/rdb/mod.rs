@@ -1,0 +1,126 @@
+//! The Redis dump format (RDB): values as bytes a `redis-server` 7.0 loads, and any dump of
+//! Redis 4 to 7 as values.
+//!
+//! ```text
+//!   REDIS0010  aux…  ( SELECTDB n  ( [EXPIRETIME_MS t] type key value )… )…  EOF  crc64
+//!              └ append_header     └ Encoder::append                         └ trailer
+//! ```
+//!
+//! Writing: each core encodes its own entries into chunks; a chunk names its database first, so
+//! chunks may follow each other in any order. Whoever joins them runs one [`Checksum`] over all
+//! bytes. Collections are written element by element from where they lie.
+//!
+//! Reading: [`read`] pulls bytes from anything that is [`std::io::Read`] and hands out whole
+//! values. A file is never trusted: lengths cost memory only as far as bytes really follow, and
+//! damage is an [`Error`], not a panic.
+//!
+//! No files, no clock: both come from above.
+
+mod checksum;
+mod cursor;
+mod intset;
+mod listpack;
+mod lzf;
+mod reader;
+mod skip;
+mod source;
+mod strings;
+mod value;
+mod writer;
+mod ziplist;
+mod zipmap;
+
+pub use checksum::Checksum;
+pub use reader::{Skipped, Summary, read};
+pub use writer::{Encoder, Header, append_db_size, append_header, trailer};
+
+/// The version written; Redis 7.0's.
+const VERSION: u32 = 10;
+/// The newest version read: 11 adds one set encoding and one stream encoding to 10.
+const NEWEST_VERSION: u32 = 11;
+
+/// What may stand where a type is expected.
+mod opcode {
+    pub const FUNCTION2: u8 = 245;
+    pub const MODULE_AUX: u8 = 247;
+    pub const IDLE: u8 = 248;
+    pub const FREQ: u8 = 249;
+    pub const AUX: u8 = 250;
+    pub const RESIZE_DB: u8 = 251;
+    pub const EXPIRE_TIME_MS: u8 = 252;
+    pub const EXPIRE_TIME: u8 = 253;
+    pub const SELECT_DB: u8 = 254;
+    pub const EOF: u8 = 255;
+}
+
+/// How a value is laid out.
+mod layout {
+    pub const STRING: u8 = 0;
+    pub const LIST: u8 = 1;
+    pub const SET: u8 = 2;
+    pub const ZSET: u8 = 3;
+    pub const HASH: u8 = 4;
+    pub const ZSET_2: u8 = 5;
+    pub const MODULE_2: u8 = 7;
+    pub const HASH_ZIPMAP: u8 = 9;
+    pub const LIST_ZIPLIST: u8 = 10;
+    pub const SET_INTSET: u8 = 11;
+    pub const ZSET_ZIPLIST: u8 = 12;
+    pub const HASH_ZIPLIST: u8 = 13;
+    pub const LIST_QUICKLIST: u8 = 14;
+    pub const STREAM: u8 = 15;
+    pub const HASH_LISTPACK: u8 = 16;
+    pub const ZSET_LISTPACK: u8 = 17;
+    pub const LIST_QUICKLIST_2: u8 = 18;
+    pub const STREAM_2: u8 = 19;
+    pub const SET_LISTPACK: u8 = 20;
+    pub const STREAM_3: u8 = 21;
+}
+
+/// Why a dump could not be read.
+#[derive(Debug)]
+pub enum Error {
+    Io(std::io::Error),
+    /// The bytes end before the dump does.
+    Truncated,
+    NotADump,
+    Version(u32),
+    /// A database beyond the sixteen there are.
+    Database(u64),
+    /// Bytes that no Redis writes; what was being read.
+    Corrupt(&'static str),
+    /// A value of a type that is not known, and its key.
+    UnknownType {
+        layout: u8,
+        key: Vec<u8>,
+    },
+    Checksum {
+        expected: u64,
+        found: u64,
+    },
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Io(error) => write!(f, "cannot read the dump: {error}"),
+            Error::Truncated => f.write_str("the dump ends too early"),
+            Error::NotADump => f.write_str("this is not a Redis dump"),
+            Error::Version(version) => write!(f, "dumps of version {version} are not supported"),
+            Error::Database(db) => write!(f, "the dump has a database {db}, beyond the last"),
+            Error::Corrupt(what) => write!(f, "the dump is damaged: bad {what}"),
+            Error::UnknownType { layout, key } => {
+                let key = key.escape_ascii();
+                write!(f, "value type {layout} of key '{key}' is not supported")
+            }
+            Error::Checksum { expected, found } => {
+                write!(
+                    f,
+                    "wrong checksum: {expected:016x} in the dump, {found:016x} found"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

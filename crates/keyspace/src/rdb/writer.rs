@@ -1,0 +1,130 @@
+//! Values to bytes: the plain layouts, which every Redis since 4 loads and repacks as it likes.
+
+use base::{Atom, DbIndex};
+
+use super::strings::{Packer, push_atom, push_bytes, push_length};
+use super::{Checksum, VERSION, layout, opcode};
+use crate::ValueRef;
+
+/// What the start of a dump tells about its making.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Header {
+    pub created_s: u64,
+    pub used_memory_bytes: u64,
+}
+
+/// Appends magic, version and aux fields.
+pub fn append_header(header: &Header, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("REDIS{VERSION:04}").as_bytes());
+    let mut aux = |name: &str, value: &str| {
+        out.push(opcode::AUX);
+        push_bytes(name.as_bytes(), None, out);
+        push_bytes(value.as_bytes(), None, out);
+    };
+    aux("redis-ver", "7.0.15");
+    aux("redis-bits", "64");
+    aux("ctime", &header.created_s.to_string());
+    aux("used-mem", &header.used_memory_bytes.to_string());
+    aux("aof-base", "0");
+}
+
+/// Appends how many keys, and keys with a deadline, the loader should make room for. Selects `db`.
+pub fn append_db_size(db: DbIndex, keys: usize, with_deadline: usize, out: &mut Vec<u8>) {
+    out.push(opcode::SELECT_DB);
+    push_length(usize::from(db), out);
+    out.push(opcode::RESIZE_DB);
+    push_length(keys, out);
+    push_length(with_deadline, out);
+}
+
+/// The end of a dump. `checksum` has seen all bytes before it.
+pub fn trailer(mut checksum: Checksum) -> [u8; 9] {
+    checksum.update(&[opcode::EOF]);
+    let mut out = [opcode::EOF; 9];
+    if let Some(crc) = out.last_chunk_mut() {
+        *crc = checksum.value().to_le_bytes();
+    }
+    out
+}
+
+/// Appends entries. One per core; chunks made by several may follow each other in any order.
+pub struct Encoder {
+    /// `Some` if long strings are to be compressed (`rdbcompression`).
+    packer: Option<Packer>,
+    db: Option<DbIndex>,
+}
+
+impl Encoder {
+    pub fn new(compress: bool) -> Self {
+        Encoder {
+            packer: compress.then(Packer::default),
+            db: None,
+        }
+    }
+
+    /// A chunk begins: the next entry names its database again.
+    pub fn begin_chunk(&mut self) {
+        self.db = None;
+    }
+
+    pub fn append(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+        value: ValueRef<'_>,
+        expire_at_ms: Option<u64>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.db != Some(db) {
+            self.db = Some(db);
+            out.push(opcode::SELECT_DB);
+            push_length(usize::from(db), out);
+        }
+        if let Some(at_ms) = expire_at_ms {
+            out.push(opcode::EXPIRE_TIME_MS);
+            out.extend_from_slice(&at_ms.to_le_bytes());
+        }
+        out.push(match value {
+            ValueRef::String(_) => layout::STRING,
+            ValueRef::List(_) => layout::LIST,
+            ValueRef::Set(_) => layout::SET,
+            ValueRef::Zset(_) => layout::ZSET_2,
+            ValueRef::Hash(_) => layout::HASH,
+        });
+        push_bytes(key, self.packer.as_mut(), out);
+        self.append_value(value, out);
+    }
+
+    fn append_value(&mut self, value: ValueRef<'_>, out: &mut Vec<u8>) {
+        match value {
+            ValueRef::String(text) => self.push(text, out),
+            ValueRef::List(list) => {
+                push_length(list.len(), out);
+                list.iter_from(0)
+                    .for_each(|element| self.push(element, out));
+            }
+            ValueRef::Set(set) => {
+                push_length(set.len(), out);
+                set.iter().for_each(|member| self.push(member, out));
+            }
+            ValueRef::Zset(zset) => {
+                push_length(zset.len(), out);
+                for (member, score) in zset.iter_from(0) {
+                    self.push(member, out);
+                    out.extend_from_slice(&score.to_le_bytes());
+                }
+            }
+            ValueRef::Hash(hash) => {
+                push_length(hash.len(), out);
+                for (field, value) in hash.iter() {
+                    self.push(field, out);
+                    self.push(value, out);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, atom: Atom<'_>, out: &mut Vec<u8>) {
+        push_atom(atom, self.packer.as_mut(), out);
+    }
+}
