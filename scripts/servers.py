@@ -42,7 +42,8 @@ class Server:
                            "--save", "", "--enable-debug-command", "yes", "--dir", self.folder]
             else:
                 command = [self.neokv, "server", "--engine", "memory", "--redis-port", str(self.port),
-                           "--num-shards", str(self.shards), "--save", ""]
+                           "--bind", "127.0.0.1", "--num-shards", str(self.shards), "--save", "",
+                           "--enable-debug-command", "yes", "--dir", self.folder]
             command += self.extra
             if self.cores is not None:
                 command = ["taskset", "-c", self.cores] + command

@@ -20,7 +20,8 @@ impl Server {
         Server::start(Path::new(env!("CARGO_BIN_EXE_neokv")), |command, port| {
             command
                 .args(["server", "--engine", "memory"])
-                .args(["--redis-port", &port.to_string()])
+                .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--save", "", "--dir", ".", "--enable-debug-command", "yes"])
                 .args(["--num-shards", &shards.to_string()]);
         })
     }
