@@ -17,4 +17,4 @@ pub mod table;
 pub use flags::{Flags, Group};
 pub use keys::{Keys, KeysError};
 pub use row::{Arity, Attempt, Block, Command, Nil, Run, TimeoutAt, WaitOn};
-pub use table::Table;
+pub use table::{Table, wrong_arity};

@@ -20,6 +20,7 @@ pub mod cores;
 pub mod family;
 pub mod latency;
 pub mod memory;
+pub mod save_status;
 pub mod session;
 pub mod settings;
 mod shared;

@@ -1,13 +1,14 @@
 //! What all cores share. Read-mostly, or off the hot path.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Commands;
 use crate::clients::Clients;
 use crate::cores::{Mailbox, Map};
 use crate::latency::Latency;
+use crate::save_status::SaveStatus;
 use crate::settings::{Settings, SettingsCell};
 use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};
@@ -25,6 +26,11 @@ pub struct Shared {
     pub rates: Rates,
     /// Forty hexadecimal digits, new at every start.
     pub run_id: String,
+    /// As `run_id`; changed by DEBUG CHANGE-REPL-ID.
+    replication_id: Mutex<String>,
+    pub saving: SaveStatus,
+    /// Memory in use when the server had started and held no key.
+    pub memory_at_start: AtomicU64,
     /// By core.
     pub mailboxes: Box<[Arc<Mailbox>]>,
     pub started: Instant,
@@ -54,6 +60,9 @@ impl Shared {
             latency: Latency::default(),
             rates: Rates::default(),
             run_id: random_id(),
+            replication_id: Mutex::new(random_id()),
+            saving: SaveStatus::new(now_ms()),
+            memory_at_start: AtomicU64::new(crate::memory::used_memory() as u64),
             started: Instant::now(),
             started_at_ms: now_ms(),
             port: settings.redis_port.into(),
@@ -67,6 +76,16 @@ impl Shared {
     /// The sum of one counter over all cores.
     pub fn total(&self, counter: impl Fn(&CoreStats) -> u64) -> u64 {
         self.stats.iter().map(counter).sum()
+    }
+
+    pub fn replication_id(&self) -> String {
+        let id = self.replication_id.lock();
+        id.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn change_replication_id(&self) {
+        let id = self.replication_id.lock();
+        *id.unwrap_or_else(PoisonError::into_inner) = random_id();
     }
 
     /// Commands run by all cores.

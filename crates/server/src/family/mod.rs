@@ -2,8 +2,22 @@
 
 use crate::SessionCommand;
 
+mod client;
+mod config;
 mod connection;
+mod info;
+mod monitor;
+mod rows;
+mod slowlog;
 mod transactions;
 
 /// The rows of all families of this crate.
-pub const ALL: &[&[SessionCommand]] = &[connection::ROWS, transactions::ROWS];
+pub const ALL: &[&[SessionCommand]] = &[
+    client::ROWS,
+    config::ROWS,
+    connection::ROWS,
+    info::ROWS,
+    monitor::ROWS,
+    slowlog::ROWS,
+    transactions::ROWS,
+];

@@ -1,0 +1,172 @@
+//! INFO: sections of `name:value` lines, each true of this server. What has no meaning here (a
+//! fork, an append-only file, Lua) is left out unless exporters need the line, which then says 0.
+//!
+//! Numbers that regions keep (keys, hits, changes) are read while all regions are held, so that
+//! they are of one moment; see [`Totals`].
+
+mod sections;
+
+use base::Refusal;
+use base::limits::DATABASES;
+use command::{Arity, Command, Flags};
+use keyspace::Keyspace;
+use resp::{Args, Reply};
+
+use super::rows::{ANYTIME, SERVER};
+use crate::{Later, Session, SessionCommand, SessionRun};
+
+pub const ROWS: &[SessionCommand] = &[SessionCommand {
+    row: Command {
+        name: "info",
+        arity: Arity::AtLeast(1),
+        flags: ANYTIME.union(Flags::DANGEROUS),
+        summary: "Tells about the server, by sections.",
+        ..SERVER
+    },
+    run: SessionRun::Later(info),
+}];
+
+/// Sums over all regions.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub hits: u64,
+    pub misses: u64,
+    pub expired: u64,
+    pub evicted: u64,
+    pub changes: u64,
+    /// Keys, keys with a deadline and the mean time to live in ms, by database.
+    pub databases: Vec<(usize, usize, u64)>,
+    /// Bytes of the tables by database, entries not counted.
+    pub table_bytes: Vec<usize>,
+}
+
+impl Totals {
+    pub fn of<'a>(spaces: impl Iterator<Item = &'a mut Keyspace>) -> Self {
+        let count = usize::from(DATABASES);
+        let mut totals = Totals {
+            databases: vec![(0, 0, 0); count],
+            table_bytes: vec![0; count],
+            ..Totals::default()
+        };
+        // Sum of times to live, made a mean at the end.
+        let mut lives = vec![0u128; count];
+        for space in spaces {
+            totals.hits += space.hits();
+            totals.misses += space.misses();
+            totals.expired += space.expired();
+            totals.evicted += space.evicted();
+            totals.changes += space.changes();
+            let places = totals.databases.iter_mut().zip(&mut totals.table_bytes);
+            for (db, ((place, bytes), lives)) in places.zip(&mut lives).enumerate() {
+                let (keys, expires, mean_ms) = space.db_stats(db as u8);
+                place.0 += keys;
+                place.1 += expires;
+                *bytes += space.table_bytes(db as u8);
+                *lives += u128::from(mean_ms) * expires as u128;
+            }
+        }
+        for (place, lives) in totals.databases.iter_mut().zip(lives) {
+            if place.1 > 0 {
+                place.2 = (lives / place.1 as u128) as u64;
+            }
+        }
+        totals
+    }
+
+    pub fn keys(&self) -> usize {
+        self.databases.iter().map(|(keys, _, _)| keys).sum()
+    }
+}
+
+/// `CONFIG RESETSTAT` for one region.
+pub fn reset_counters(space: &mut Keyspace) {
+    space.reset_counters();
+}
+
+/// Section names in the order they are shown; `true`: part of the default.
+const SECTIONS: &[(&str, bool)] = &[
+    ("server", true),
+    ("clients", true),
+    ("memory", true),
+    ("persistence", true),
+    ("stats", true),
+    ("replication", true),
+    ("cpu", true),
+    ("modules", true),
+    ("commandstats", false),
+    ("errorstats", true),
+    ("latencystats", false),
+    ("cluster", true),
+    ("keyspace", true),
+];
+
+/// Which sections the arguments ask for.
+fn chosen(args: &Args<'_>) -> Vec<&'static str> {
+    let wants = |name: &str, default: bool| {
+        if args.len() == 1 {
+            return default;
+        }
+        args.iter_from(1).any(|word| {
+            let is = |text: &str| word.eq_ignore_ascii_case(text.as_bytes());
+            is(name) || is("everything") || is("all") || (default && is("default"))
+        })
+    };
+    // `all` leaves modules out, as in Redis; there are none to show anyway.
+    SECTIONS
+        .iter()
+        .filter(|(name, default)| wants(name, *default))
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+fn info<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        let chosen = chosen(args);
+        let regions = ["persistence", "stats", "keyspace"];
+        let totals = if chosen.iter().any(|name| regions.contains(name)) {
+            let mut held = session.hold_all().await;
+            let totals = Totals::of(held.spaces());
+            session.release(held);
+            totals
+        } else {
+            Totals::default()
+        };
+        reply.verbatim(&text(session, &chosen, &totals));
+        Ok::<(), Refusal>(())
+    })
+}
+
+fn text(session: &Session, chosen: &[&str], totals: &Totals) -> String {
+    let shared = session.shared();
+    let mut out = String::new();
+    for name in chosen {
+        if !out.is_empty() {
+            out.push_str("\r\n");
+        }
+        let mut title = name.to_string();
+        if let Some(first) = title.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        if *name == "cpu" {
+            title.make_ascii_uppercase();
+        }
+        out.push_str(&format!("# {title}\r\n"));
+        let lines = &mut sections::Lines(&mut out);
+        match *name {
+            "server" => sections::server(lines, shared),
+            "clients" => sections::clients(lines, shared),
+            "memory" => sections::memory(lines, shared),
+            "persistence" => sections::persistence(lines, shared, totals),
+            "stats" => sections::stats(lines, shared, totals),
+            "replication" => sections::replication(lines, shared),
+            "cpu" => sections::cpu(lines),
+            "commandstats" => sections::commandstats(lines, shared),
+            "errorstats" => sections::errorstats(lines, shared),
+            "latencystats" => sections::latencystats(lines, shared),
+            "cluster" => lines.add("cluster_enabled", 0),
+            "keyspace" => sections::keyspace(lines, totals),
+            _ => {}
+        }
+    }
+    out
+}
