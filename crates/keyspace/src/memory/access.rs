@@ -61,11 +61,11 @@ pub(crate) fn frequency(clock: u32, now_ms: u64, tuning: &Tuning) -> u8 {
 
 /// The LRU clock that tells of an access `idle_ms` ago (a value read from a file).
 pub(crate) fn lru(now_ms: u64) -> u32 {
-    (now_ms / 1000 & CLOCK) as u32
+    ((now_ms / 1000) & CLOCK) as u32
 }
 
 fn lfu(now_ms: u64, counter: u64) -> u32 {
-    ((now_ms / 60_000 & 0xffff) << 8 | counter) as u32
+    (((now_ms / 60_000) & 0xffff) << 8 | counter) as u32
 }
 
 #[cfg(test)]

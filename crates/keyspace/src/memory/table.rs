@@ -275,7 +275,7 @@ impl<P: Thin> Table<P> {
         let depth = (cursor >> 16) as u8 & 31;
         let homes = self.homes as usize;
         let mut index = prefix >> (MOST_DEPTH - self.depth);
-        let mut home = (cursor as usize & 0xffff) * homes >> 16;
+        let mut home = ((cursor as usize & 0xffff) * homes) >> 16;
         let (mut visited, mut emitted) = (0, 0);
         loop {
             let segment = self.directory[index];
@@ -521,7 +521,7 @@ impl<'a, P: Thin> Iterator for Iter<'a, P> {
 /// Home bucket of a hash in a segment with `homes` of them.
 #[inline]
 fn home(hash: u64, homes: u8) -> usize {
-    ((hash >> 16) & 0xffff) as usize * homes as usize >> 16
+    (((hash >> 16) & 0xffff) as usize * homes as usize) >> 16
 }
 
 #[inline]

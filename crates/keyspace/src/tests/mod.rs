@@ -1,6 +1,7 @@
 //! Views and transactions over the memory engine.
 
 mod model;
+mod upkeep;
 
 use base::{Atom, Refusal};
 

@@ -307,11 +307,10 @@ impl Both {
     /// Engine and model agree on everything that is not due.
     fn check(&mut self) {
         let now_ms = self.now_ms;
-        let is_live =
-            |(_, v): &(&(u8, Vec<u8>), &(Plain, Option<u64>))| v.1.is_none_or(|ms| ms > now_ms);
+        let is_live = |v: &(Plain, Option<u64>)| v.1.is_none_or(|ms| ms > now_ms);
         let stored = self.stored();
-        let ours: Vec<_> = stored.iter().filter(is_live).collect();
-        let theirs: Vec<_> = self.state.iter().filter(is_live).collect();
+        let ours: Vec<_> = stored.iter().filter(|(_, v)| is_live(v)).collect();
+        let theirs: Vec<_> = self.state.iter().filter(|(_, v)| is_live(v)).collect();
         assert_eq!(ours, theirs);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 
 /// A boxed key, the simplest element.
+#[allow(clippy::box_collection, reason = "a thin pointer is wanted")]
 struct Key(Box<Vec<u8>>);
 
 // SAFETY: a Box of an 8-aligned type, given and taken back whole; the key never changes.
