@@ -1,10 +1,12 @@
 //! Hashes: fields and values under one key.
 
+use base::extended::{Extended, Read};
 use base::{Atom, IntText, Refusal, number};
 use keyspace::{Txn, View};
 use resp::{Args, Protocol, Reply};
 
 use super::sample;
+use super::string::counter::float_sum;
 use crate::table::wrong_arity;
 use crate::{Arity, Command, Flags, Group, Keys, Run};
 
@@ -282,21 +284,20 @@ fn hincrby(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), 
 }
 
 fn hincrbyfloat(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let by = args.float(3)?;
-    if !by.is_finite() {
-        return Err(Refusal::new("ERR value is NaN or Infinity"));
+    match Extended::read(args.at(3)).ok_or(Refusal::NotFloat)? {
+        Read::Number(_) => {}
+        _ => return Err(Refusal::new("ERR value is NaN or Infinity")),
     }
     let mut hash = txn.hash_or_new(args.at(1))?;
-    let current = match hash.get(args.at(2)) {
-        None => 0.0,
-        Some(value) => number::parse_f64(value.bytes(&mut IntText::default()))
-            .ok_or(Refusal::new("ERR hash value is not a float"))?,
+    let text = {
+        let mut room = IntText::default();
+        let former = match &hash.get(args.at(2)) {
+            Some(value) => value.bytes(&mut room),
+            None => b"0",
+        };
+        Extended::read(former).ok_or(Refusal::new("ERR hash value is not a float"))?;
+        float_sum(former, args.at(3))?
     };
-    let next = current + by;
-    if !next.is_finite() {
-        return Err(Refusal::new("ERR increment would produce NaN or Infinity"));
-    }
-    let text = number::format_plain(next);
     hash.insert(args.at(2), text.as_bytes());
     reply.bulk(text.as_bytes());
     Ok(())
