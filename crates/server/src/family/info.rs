@@ -6,6 +6,8 @@
 
 mod sections;
 
+pub use sections::{histogram_of, resident_bytes};
+
 use base::Refusal;
 use base::limits::DATABASES;
 use command::{Arity, Command, Flags};

@@ -3,21 +3,31 @@
 use crate::SessionCommand;
 
 mod client;
+mod command_info;
 mod config;
 mod connection;
+mod debug;
 mod info;
+mod latency;
+mod memory;
 mod monitor;
 mod rows;
+mod server;
 mod slowlog;
 mod transactions;
 
 /// The rows of all families of this crate.
 pub const ALL: &[&[SessionCommand]] = &[
     client::ROWS,
+    command_info::ROWS,
     config::ROWS,
     connection::ROWS,
+    debug::ROWS,
     info::ROWS,
+    latency::ROWS,
+    memory::ROWS,
     monitor::ROWS,
+    server::ROWS,
     slowlog::ROWS,
     transactions::ROWS,
 ];
