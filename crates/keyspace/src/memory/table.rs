@@ -67,6 +67,8 @@ pub(crate) struct Table<P: Thin> {
     hasher: FixedState,
     depth: u8,
     homes: u8,
+    /// Segments as deep as the directory; without any it can be halved.
+    deepest: usize,
     owns: PhantomData<P>,
 }
 
@@ -86,6 +88,7 @@ impl<P: Thin> Table<P> {
             hasher,
             depth: 0,
             homes: Shape::SMALLEST.homes,
+            deepest: 0,
             owns: PhantomData,
         }
     }
@@ -396,7 +399,11 @@ impl<P: Thin> Table<P> {
         if depth > self.depth {
             self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
             self.depth += 1;
+            self.deepest = 0;
             index *= 2;
+        }
+        if depth == self.depth {
+            self.deepest += 2;
         }
         let mut new = Segment::new(old.shape(), depth);
         // The elements are about to be read for their keys: ask for all of them at once.
@@ -420,16 +427,23 @@ impl<P: Thin> Table<P> {
             *self = empty;
             return;
         }
+        // A merged segment may merge again with its own sibling.
+        while self.merge(index) {}
+        self.halve_directory();
+    }
+
+    /// Merges a segment with its sibling if both together are small; whether it did.
+    fn merge(&mut self, index: usize) -> bool {
         let (old, depth) = (self.directory[index], self.directory[index].depth());
         if depth == 0 {
-            return;
+            return false;
         }
         let places = 1 << (self.depth - depth);
         let first = self.first_index(index);
         let sibling_first = first ^ places;
         let sibling = self.directory[sibling_first];
         if sibling.depth() != depth || old.len() + sibling.len() > MERGED_LEN {
-            return;
+            return false;
         }
         let mut merged = Segment::new(Shape::FULL, depth - 1);
         for segment in [old, sibling] {
@@ -439,33 +453,36 @@ impl<P: Thin> Table<P> {
                     // Too uneven to fit: stay apart.
                     // SAFETY: nobody has seen `merged` yet.
                     unsafe { merged.free() };
-                    return;
+                    return false;
                 }
             }
         }
         let first = first.min(sibling_first);
         self.directory[first..first + 2 * places].fill(merged);
+        if depth == self.depth {
+            self.deepest -= 2;
+        }
         // SAFETY: all places that held the two now hold the merged one.
         unsafe {
             old.free();
             sibling.free();
         }
-        self.halve_directory();
+        true
     }
 
-    /// Halves the directory when no segment needs its last bit.
+    /// Halves the directory, whose last bit no segment needs, as often as it can. Not at once: a
+    /// table that shrinks a little often grows again.
     fn halve_directory(&mut self) {
-        // Only worth looking at when there is much less than the directory could hold.
-        if self.depth == 0 || self.len > self.directory.len() * MERGED_LEN / 2 {
-            return;
-        }
-        if self
-            .directory
-            .chunks_exact(2)
-            .all(|pair| pair[0] == pair[1])
+        while self.depth > 0
+            && self.deepest == 0
+            && self.len < self.directory.len() * (MERGED_LEN / 2)
         {
             self.directory = self.directory.iter().copied().step_by(2).collect();
             self.depth -= 1;
+            self.deepest = self
+                .segments()
+                .filter(|&index| self.directory[index].depth() == self.depth)
+                .count();
         }
     }
 }

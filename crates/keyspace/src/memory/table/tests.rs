@@ -182,3 +182,33 @@ fn a_still_table_is_scanned_once_each() {
     }
     assert_eq!(seen, 5000);
 }
+
+#[test]
+fn removal_in_scan_order_gives_memory_back() {
+    let mut table = Table::new(2);
+    let n = 100_000;
+    for i in 0..n {
+        add(&mut table, &key(i));
+    }
+    let mut keys = Vec::new();
+    let mut cursor = 0;
+    loop {
+        cursor = table.scan(cursor, 100, |element| keys.push(element.clone()));
+        if cursor == 0 {
+            break;
+        }
+    }
+    let full = table.memory_usage();
+    for key in &keys[..n - 1000] {
+        assert!(drop_key(&mut table, key));
+    }
+    assert!(table.memory_usage() < full / 20, "{}", table.memory_usage());
+    assert_eq!(table.iter().count(), 1000);
+    for key in &keys[n - 1000..] {
+        assert!(table.get(table.hash(key), key).is_some());
+    }
+    for i in 0..n {
+        add(&mut table, &key(i));
+    }
+    assert_eq!((table.len(), table.iter().count()), (n, n));
+}
