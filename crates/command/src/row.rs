@@ -1,6 +1,6 @@
 //! One row of the command table.
 
-use base::Refusal;
+use base::{Refusal, number};
 use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
@@ -113,6 +113,25 @@ pub enum Attempt {
 pub enum TimeoutAt {
     Last,
     Arg(usize),
+}
+
+impl TimeoutAt {
+    /// The timeout in milliseconds, rounded up; `None` waits for ever. Attempts call it to refuse a
+    /// wrong one in its place among the other checks, the server to know how long to wait.
+    pub fn millis(self, args: &Args<'_>) -> Result<Option<u64>, Refusal> {
+        let at = match self {
+            TimeoutAt::Last => args.len().saturating_sub(1),
+            TimeoutAt::Arg(at) => at,
+        };
+        let seconds = number::parse_f64(args.at(at))
+            .ok_or(Refusal::new("ERR timeout is not a float or out of range"))?;
+        let millis = (seconds * 1000.0).ceil();
+        // Beyond the range of an i64, Redis' conversion comes out negative.
+        if millis < 0.0 || millis >= i64::MAX as f64 {
+            return Err(Refusal::new("ERR timeout is negative"));
+        }
+        Ok((millis > 0.0).then_some(millis as u64))
+    }
 }
 
 /// Which of the command's keys it waits on.

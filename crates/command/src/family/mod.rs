@@ -7,10 +7,12 @@ mod expiry;
 mod generic;
 mod hash;
 mod list;
+mod many_pop;
 mod sample;
 mod scan;
 mod set;
 mod sort;
+mod stretch;
 mod string;
 mod zset;
 
@@ -24,7 +26,10 @@ pub const ALL: &[&[Command]] = &[
     generic::key::ROWS,
     generic::object::ROWS,
     hash::ROWS,
-    list::ROWS,
+    list::blocking::ROWS,
+    list::element::ROWS,
+    list::ends::ROWS,
+    list::movement::ROWS,
     scan::ROWS,
     set::ROWS,
     sort::ROWS,

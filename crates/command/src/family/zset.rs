@@ -1,5 +1,0 @@
-//! (Family to come.)
-
-use crate::Command;
-
-pub const ROWS: &[Command] = &[];
