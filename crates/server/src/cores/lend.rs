@@ -1,15 +1,398 @@
-//! Holding regions. (Being written.)
+//! Lending regions: how a command that needs several cores is atomic, isolated and free of locks.
+//!
+//! A region is a box. To run over regions of several cores, a session's core collects the boxes:
+//! it asks the owners one after the other, in ascending order of cores, runs the command over all
+//! of them with the very function that runs on one, and gives them back.
+//!
+//! ```text
+//!   core 0 (session)            core 1                 core 2
+//!     own regions, now
+//!     Lend ───────────────────────►  home? move boxes
+//!     ◄────────────────────── Lent
+//!     Lend ─────────────────────────────────────────────►  lent: wait in line
+//!     ◄──────────────────────────────────────────── Lent     (when they return)
+//!     run
+//!     Return ─────────────────────►  effects, next in line
+//!     Return ───────────────────────────────────────────►
+//! ```
+//!
+//! Invariants:
+//! - Whoever has the box is the only one to touch the region. No thread ever blocks.
+//! - A core grants all of a request or nothing, in the order requests came where they overlap
+//!   (one line per core), so nobody starves.
+//! - Owners are asked in ascending order, and a request that waits holds only regions of lower
+//!   cores: the highest core's borrowers always finish, so there is no deadlock.
+//! - The owner handles a region's effects (watches, blocked sessions) when it returns and before
+//!   it is lent again.
 
-use keyspace::Keyspace;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use base::DbIndex;
+use keyspace::{Keyspace, Router, View};
+use resp::{Args, Reply};
+
+use super::mailbox::{Message, RegionMask};
+use super::region::Region;
+use super::run::{Call, Ran};
+use super::tickets::{Answer, Ticket};
+use super::{Core, CoreId, Map, RegionId};
+
+/// The regions a core owns, those lent out missing, and who waits for them.
+pub struct Home {
+    first: RegionId,
+    slots: Vec<Option<Box<Region>>>,
+    line: VecDeque<Wanted>,
+}
+
+/// A request that could not be granted yet.
+struct Wanted {
+    mask: RegionMask,
+    core: CoreId,
+    ticket: usize,
+}
+
+impl Home {
+    pub fn new(map: &Map, core: CoreId, mut seed: impl FnMut() -> u64) -> Self {
+        let regions = map.regions_of(core);
+        Home {
+            first: regions.start,
+            slots: regions
+                .map(|id| Some(Box::new(Region::new(id, seed()))))
+                .collect(),
+            line: VecDeque::new(),
+        }
+    }
+
+    /// A region of this core, unless it is lent.
+    #[inline]
+    pub fn region_mut(&mut self, id: RegionId) -> Option<&mut Region> {
+        self.slots.get_mut(id - self.first)?.as_deref_mut()
+    }
+
+    /// Any region that is home, for commands that touch no key.
+    pub fn any(&self) -> Option<RegionId> {
+        let at = self.slots.iter().position(Option::is_some)?;
+        Some(self.first + at)
+    }
+
+    pub fn present(&mut self) -> impl Iterator<Item = &mut Region> {
+        self.slots.iter_mut().flatten().map(|region| &mut **region)
+    }
+
+    pub fn first(&self) -> RegionId {
+        self.first
+    }
+
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn has_all(&self, mask: RegionMask) -> bool {
+        self.slots
+            .iter()
+            .enumerate()
+            .all(|(i, slot)| mask & (1 << i) == 0 || slot.is_some())
+    }
+
+    /// Moves the regions of `mask` out, in order, if all are home.
+    pub fn take(&mut self, mask: RegionMask) -> Option<Vec<Box<Region>>> {
+        if !self.has_all(mask) {
+            return None;
+        }
+        let mut taken = Vec::with_capacity(mask.count_ones() as usize);
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            if mask & (1 << i) != 0 {
+                taken.extend(slot.take());
+            }
+        }
+        Some(taken)
+    }
+
+    fn put(&mut self, region: Box<Region>) {
+        let at = region.id.wrapping_sub(self.first);
+        debug_assert!(at < self.slots.len(), "a region that is not ours");
+        if let Some(slot) = self.slots.get_mut(at) {
+            debug_assert!(slot.is_none(), "two boxes of one region");
+            *slot = Some(region);
+        }
+    }
+
+    /// Whether somebody in line wants any of these.
+    fn wanted(&self, mask: RegionMask) -> bool {
+        self.line.iter().any(|wanted| wanted.mask & mask != 0)
+    }
+
+    /// The first request in line that can be granted and overlaps no earlier one.
+    fn next_grant(&mut self) -> Option<(Wanted, Vec<Box<Region>>)> {
+        let mut earlier: RegionMask = 0;
+        let mut found = None;
+        for (at, wanted) in self.line.iter().enumerate() {
+            if wanted.mask & earlier == 0 && self.has_all(wanted.mask) {
+                found = Some(at);
+                break;
+            }
+            earlier |= wanted.mask;
+        }
+        let wanted = self.line.remove(found?)?;
+        let regions = self.take(wanted.mask)?;
+        Some((wanted, regions))
+    }
+}
+
+impl Core {
+    /// Takes `regions` (ascending, each once) out of their cores, waiting as long as it takes.
+    pub async fn hold(self: &Rc<Self>, regions: &[RegionId]) -> Held {
+        let map = self.shared.map;
+        let mut held = Held {
+            core: self.clone(),
+            regions: Vec::with_capacity(regions.len()),
+        };
+        let mut rest = regions;
+        while let Some(&next) = rest.first() {
+            let owner = map.core_of(next);
+            let first = map.regions_of(owner).start;
+            let here = rest.partition_point(|&id| map.core_of(id) == owner);
+            let (ours, others) = rest.split_at(here);
+            let mask = ours.iter().fold(0, |mask, &id| mask | 1 << (id - first));
+            held.regions.extend(self.borrow_from(owner, mask).await);
+            rest = others;
+        }
+        if regions.iter().any(|&id| map.core_of(id) != self.id) {
+            self.stats().holds.add(1);
+        }
+        held
+    }
+
+    async fn borrow_from(self: &Rc<Self>, owner: CoreId, mask: RegionMask) -> Vec<Box<Region>> {
+        let ticket = if owner == self.id {
+            let ticket = {
+                let mut home = self.home.borrow_mut();
+                if !home.wanted(mask)
+                    && let Some(regions) = home.take(mask)
+                {
+                    return regions;
+                }
+                let ticket = Ticket::new(self);
+                home.line.push_back(Wanted {
+                    mask,
+                    core: self.id,
+                    ticket: ticket.number(),
+                });
+                ticket
+            };
+            ticket
+        } else {
+            self.credit(owner).await;
+            let ticket = Ticket::new(self);
+            self.send(
+                owner,
+                Message::Lend {
+                    from: self.id,
+                    ticket: ticket.number(),
+                    mask,
+                },
+            );
+            ticket
+        };
+        match ticket.await {
+            Answer::Regions(regions) => regions,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Regions of this core at once, if all are home: for commands that run now and give them
+    /// back before anything else happens.
+    pub fn try_hold(self: &Rc<Self>, regions: &[RegionId]) -> Option<Held> {
+        let mut home = self.home.borrow_mut();
+        let first = home.first;
+        let count = home.slots.len();
+        let mut mask: RegionMask = 0;
+        for &id in regions {
+            let at = id.wrapping_sub(first);
+            if at >= count {
+                return None;
+            }
+            mask |= 1 << at;
+        }
+        let regions = home.take(mask)?;
+        drop(home);
+        Some(Held {
+            core: self.clone(),
+            regions,
+        })
+    }
+
+    pub(super) fn on_lend(self: &Rc<Self>, from: CoreId, ticket: usize, mask: RegionMask) {
+        let regions = {
+            let mut home = self.home.borrow_mut();
+            let granted = if home.wanted(mask) {
+                None
+            } else {
+                home.take(mask)
+            };
+            match granted {
+                Some(regions) => regions,
+                None => {
+                    home.line.push_back(Wanted {
+                        mask,
+                        core: from,
+                        ticket,
+                    });
+                    return;
+                }
+            }
+        };
+        self.grant(from, ticket, regions);
+    }
+
+    /// Regions come home: their effects are handled, then those in line get their turn.
+    pub(super) fn take_back(self: &Rc<Self>, regions: Vec<Box<Region>>) {
+        let mut effects = false;
+        {
+            let mut home = self.home.borrow_mut();
+            for region in regions {
+                effects |= region.space.has_effects();
+                home.put(region);
+            }
+        }
+        if effects {
+            self.on_effects();
+        }
+        self.grant_next();
+    }
+
+    /// Grants what can be granted. Needed whenever a region has come home.
+    fn grant_next(self: &Rc<Self>) {
+        loop {
+            let next = {
+                let mut home = self.home.borrow_mut();
+                if home.line.is_empty() {
+                    return;
+                }
+                home.next_grant()
+            };
+            match next {
+                Some((wanted, regions)) => self.grant(wanted.core, wanted.ticket, regions),
+                None => return,
+            }
+        }
+    }
+
+    fn grant(self: &Rc<Self>, to: CoreId, ticket: usize, regions: Vec<Box<Region>>) {
+        if to == self.id {
+            if let Some(answer) = self.tickets.deliver(ticket, Answer::Regions(regions)) {
+                self.on_unwanted(answer);
+            }
+        } else {
+            self.send(
+                to,
+                Message::Lent {
+                    owner: self.id,
+                    ticket,
+                    regions,
+                },
+            );
+        }
+    }
+
+    /// Gives regions back to their owners.
+    pub(super) fn give_back(self: &Rc<Self>, regions: Vec<Box<Region>>) {
+        let map = self.shared.map;
+        let mut rest = regions.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            let owner = map.core_of(first.id);
+            let mut ours = vec![first];
+            while let Some(next) = rest.next_if(|region| map.core_of(region.id) == owner) {
+                ours.push(next);
+            }
+            if owner == self.id {
+                self.take_back(ours);
+            } else {
+                self.send(owner, Message::Return { regions: ours });
+            }
+        }
+    }
+}
 
 /// Regions taken out of their cores for one command; dropping it gives them back.
 pub struct Held {
-    regions: Vec<Keyspace>,
+    core: Rc<Core>,
+    /// Ascending.
+    regions: Vec<Box<Region>>,
 }
 
 impl Held {
-    /// The regions in the order of their numbers.
+    /// The keyspaces in the order of their regions.
     pub fn spaces(&mut self) -> impl Iterator<Item = &mut Keyspace> {
-        self.regions.iter_mut()
+        self.regions.iter_mut().map(|region| &mut region.space)
+    }
+
+    /// The held region of `key`.
+    pub fn region_of(&mut self, key: &[u8]) -> Option<&mut Region> {
+        let id = self.core.shared.map.region_of(key);
+        let at = self
+            .regions
+            .binary_search_by_key(&id, |region| region.id)
+            .ok()?;
+        self.regions.get_mut(at).map(|region| &mut **region)
+    }
+
+    /// Runs a data command over the held regions.
+    pub fn run(&mut self, call: &Call<'_>, args: &Args<'_>, reply: &mut Reply) -> Ran {
+        let core = self.core.clone();
+        self.with_view(call.db, |view| core.invoke(call, view, args, reply))
+    }
+
+    /// A view of the held regions, at the moment of this batch.
+    pub fn with_view<T>(&mut self, db: DbIndex, run: impl FnOnce(View<'_>) -> T) -> T {
+        let core = &self.core;
+        let settings = core.settings().clone();
+        let (now_ms, seed) = (core.now_ms(), core.next_seed());
+        if let [region] = &mut self.regions[..] {
+            let space = &mut region.space;
+            return run(View::one(space, db, now_ms, seed, &settings.tuning));
+        }
+        let ids: Vec<RegionId> = self.regions.iter().map(|region| region.id).collect();
+        let router = HeldRouter {
+            map: core.shared.map,
+            ids: &ids,
+        };
+        let mut spaces: Vec<&mut Keyspace> = self
+            .regions
+            .iter_mut()
+            .map(|region| &mut region.space)
+            .collect();
+        run(View::many(
+            &mut spaces,
+            &router,
+            db,
+            now_ms,
+            seed,
+            &settings.tuning,
+        ))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let regions = std::mem::take(&mut self.regions);
+        if !regions.is_empty() {
+            self.core.give_back(regions);
+        }
+    }
+}
+
+struct HeldRouter<'a> {
+    map: Map,
+    ids: &'a [RegionId],
+}
+
+impl Router for HeldRouter<'_> {
+    fn position(&self, key: &[u8]) -> usize {
+        let id = self.map.region_of(key);
+        // A key that is in no held region: the row of the command does not name it. Better to
+        // stop that command (the index is out of range) than to put the key where none finds it.
+        self.ids.binary_search(&id).unwrap_or(usize::MAX)
     }
 }

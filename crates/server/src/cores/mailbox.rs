@@ -1,4 +1,130 @@
-//! A core's inbox: what other cores send it. (Being written.)
+//! A core's inbox, and waking a core only when it sleeps.
+//!
+//! A message is pushed to a lock-free queue. The receiving core finds it by itself while it is
+//! busy: its sessions look at the queue after every turn. Only when it is about to sleep does it
+//! say so (`sleeping`), and only then does a sender pay for a wake-up:
+//!
+//! ```text
+//!   receiver, before parking          sender
+//!   sleeping = true                   push
+//!   queue empty? park : stay          sleeping.swap(false)? wake the inbox task
+//! ```
+//!
+//! Both sides write before they read (sequentially consistent), so at least one sees the other.
+//!
+//! **Bounded**: a core may have at most [`CREDITS`] requests under way at each other core
+//! ([`crate::Core::credit`]). Everything else answers a request, so the queue's length is bounded
+//! and the inbox never has to refuse.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Waker;
+
+use crossbeam_queue::SegQueue;
+
+use super::batch::Batch;
+use super::region::Region;
+use super::CoreId;
+
+/// Requests (batches, lends) one core may have under way at another.
+pub const CREDITS: u32 = 256;
+
+/// Regions of one core, by bit: bit `i` is its `i`-th region.
+pub type RegionMask = u64;
+
+pub enum Message {
+    /// Commands to run here; answered by `Done`.
+    Batch(Box<Batch>),
+    Done(Box<Batch>),
+    /// Regions of this core are wanted; answered by `Lent`, later, in the order they were asked.
+    Lend {
+        from: CoreId,
+        ticket: usize,
+        mask: RegionMask,
+    },
+    /// `owner` lends what `ticket` asked for.
+    Lent {
+        owner: CoreId,
+        ticket: usize,
+        regions: Vec<Box<Region>>,
+    },
+    Return {
+        regions: Vec<Box<Region>>,
+    },
+    /// The reply of a blocked command.
+    Served {
+        ticket: usize,
+        reply: Vec<u8>,
+    },
+    /// A blocked command gave up while somebody looked for its reply: there is none.
+    Unserved {
+        ticket: usize,
+    },
+    /// Another core found nothing of its own to evict.
+    Evict,
+    /// The node stops.
+    Stop,
+}
 
 #[derive(Default)]
-pub struct Mailbox {}
+pub struct Mailbox {
+    queue: SegQueue<Message>,
+    sleeping: AtomicBool,
+    inbox: OnceLock<Waker>,
+}
+
+impl Mailbox {
+    /// Called by other cores.
+    pub fn send(&self, message: Message) {
+        self.queue.push(message);
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub fn receive(&self) -> Option<Message> {
+        self.queue.pop()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The task that empties the queue; set once, when the core starts.
+    pub fn set_inbox(&self, waker: Waker) {
+        let _ = self.inbox.set(waker);
+        self.wake();
+    }
+
+    /// Lets the inbox task run if there is something for it. Called by the core itself after each
+    /// turn of a session.
+    #[inline]
+    pub fn poke(&self) {
+        if !self.queue.is_empty() {
+            self.wake();
+        }
+    }
+
+    /// The core's thread is about to sleep.
+    pub fn before_park(&self) {
+        self.sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !self.queue.is_empty() {
+            self.sleeping.store(false, Ordering::SeqCst);
+            self.wake();
+        }
+    }
+
+    pub fn after_unpark(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+        self.poke();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.inbox.get() {
+            waker.wake_by_ref();
+        }
+    }
+}

@@ -1,32 +1,112 @@
 //! The cores: threads that own regions and sessions, and how they work together.
-//! (Being written.)
+//!
+//! ```text
+//!   map       slot → region → core
+//!   run       one command on regions at hand        batch    commands for one other core
+//!   lend      regions of several cores, together    serve    watches, blocked sessions
+//!   mailbox   messages and wake-ups                 tickets  who waits for which answer
+//!   inbox     what a core does with a message       upkeep   expiry, idle sessions, garbage
+//! ```
+//!
+//! [`Core`] is single-threaded state in an `Rc` that every session of the core has. Its cells are
+//! borrowed for moments only, never across an `await`.
 
+mod batch;
+mod evict;
+mod inbox;
+mod kept;
 mod lend;
 mod mailbox;
 mod map;
+mod region;
+mod run;
+mod serve;
+mod start;
+mod tickets;
+mod upkeep;
 
 use std::cell::{Cell, Ref, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
-pub use lend::Held;
-pub use mailbox::Mailbox;
+use command::Command;
+use resp::Args;
+
+pub use batch::Batch;
+pub use kept::Kept;
+pub use lend::{Held, Home};
+pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
 pub use map::{CoreId, Map, REGIONS_PER_CORE, RegionId};
+pub use region::{Claim, Region, WatchFlag, Waiter};
+pub use run::{Absent, Call, Ran, Route, route};
+pub use start::{Server, StartError, start};
+pub use tickets::{Answer, Ticket, Tickets};
 
 use crate::Shared;
+use crate::clients::Client;
 use crate::settings::Settings;
+use crate::shared::now_ms;
 use crate::stats::CoreStats;
+
+/// Buffers kept for the next session that needs one.
+const SPARE_BUFFERS: usize = 64;
+const BUFFER_BYTES: usize = 16 * 1024;
+const BUFFER_BYTES_KEPT: usize = 64 * 1024;
 
 /// What one thread owns. Lives in an `Rc`: every session of the core has it, nobody else.
 pub struct Core {
     pub id: CoreId,
     pub shared: Arc<Shared>,
+    home: RefCell<Home>,
+    tickets: Tickets,
+    /// By core: requests that may still be sent there, and who waits to.
+    credits: Box<[Cell<u32>]>,
+    creditless: RefCell<VecDeque<Waker>>,
     settings: RefCell<Arc<Settings>>,
     settings_version: Cell<u64>,
     now_ms: Cell<u64>,
+    seed: Cell<u64>,
+    clock: quanta::Clock,
+    /// Reading of the clock when the last command ended.
+    tick: Cell<u64>,
+    /// `slowlog-log-slower-than` in ticks.
+    slow_ticks: Cell<u64>,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    /// The sessions of this core, for upkeep.
+    clients: RefCell<BTreeMap<u64, Arc<Client>>>,
+    stopping: Cell<bool>,
 }
 
 impl Core {
+    pub(crate) fn new(id: CoreId, shared: Arc<Shared>) -> Rc<Self> {
+        let mut rng = fastrand::Rng::with_seed(shared.seed.wrapping_add(id as u64));
+        let settings = shared.settings.current();
+        let core = Core {
+            id,
+            home: RefCell::new(Home::new(&shared.map, id, || rng.u64(..))),
+            tickets: Tickets::new(),
+            credits: (0..shared.map.cores()).map(|_| Cell::new(CREDITS)).collect(),
+            creditless: RefCell::default(),
+            settings: RefCell::new(settings),
+            settings_version: Cell::new(0),
+            now_ms: Cell::new(now_ms()),
+            seed: Cell::new(rng.u64(..)),
+            clock: shared.clock.clone(),
+            tick: Cell::new(shared.clock.raw()),
+            slow_ticks: Cell::new(u64::MAX),
+            buffers: RefCell::default(),
+            clients: RefCell::default(),
+            stopping: Cell::new(false),
+            shared,
+        };
+        core.refresh_settings();
+        Rc::new(core)
+    }
+
     /// The settings as of this batch.
+    #[inline]
     pub fn settings(&self) -> Ref<'_, Arc<Settings>> {
         self.settings.borrow()
     }
@@ -37,8 +117,32 @@ impl Core {
         let version = self.shared.settings.version();
         if version != self.settings_version.get() {
             self.settings_version.set(version);
-            self.settings.replace(self.shared.settings.current());
+            self.take_settings(self.shared.settings.current());
         }
+    }
+
+    #[cold]
+    fn take_settings(&self, settings: Arc<Settings>) {
+        let threshold_us = settings.slowlog_slower_than_us;
+        self.slow_ticks.set(match u64::try_from(threshold_us) {
+            Ok(us) => {
+                // Ticks per nanosecond, from a span long enough to be exact.
+                let span = 1u64 << 30;
+                let nanos = self.clock.delta_as_nanos(0, span).max(1);
+                (u128::from(us) * 1000 * u128::from(span) / u128::from(nanos))
+                    .min(u128::from(u64::MAX - 1)) as u64
+            }
+            Err(_) => u64::MAX,
+        });
+        self.settings.replace(settings);
+    }
+
+    /// A batch of commands begins: the time is read, once for all of them.
+    #[inline]
+    pub fn begin_batch(&self) {
+        self.now_ms.set(now_ms());
+        self.tick.set(self.clock.raw());
+        self.refresh_settings();
     }
 
     /// The moment of this batch, Unix milliseconds.
@@ -47,7 +151,101 @@ impl Core {
         self.now_ms.get()
     }
 
+    /// Randomness for one command.
+    #[inline]
+    pub fn next_seed(&self) -> u64 {
+        let seed = self
+            .seed
+            .get()
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        self.seed.set(seed);
+        seed ^ (seed >> 29)
+    }
+
+    #[inline]
     pub fn stats(&self) -> &CoreStats {
         &self.shared.stats[self.id]
+    }
+
+    /// The sessions of this core.
+    pub fn clients(&self) -> &RefCell<BTreeMap<u64, Arc<Client>>> {
+        &self.clients
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    pub fn send(&self, to: CoreId, message: Message) {
+        if let Some(mailbox) = self.shared.mailboxes.get(to) {
+            mailbox.send(message);
+        }
+    }
+
+    /// Looks for messages; called after each turn of a session.
+    #[inline]
+    pub fn poke_inbox(&self) {
+        if self.shared.map.cores() > 1 {
+            self.shared.mailboxes[self.id].poke();
+        }
+    }
+
+    /// Waits for the right to send one more request to `core`; its answer gives it back.
+    pub async fn credit(&self, core: CoreId) {
+        std::future::poll_fn(|cx| {
+            let credit = &self.credits[core];
+            match credit.get() {
+                0 => {
+                    self.creditless.borrow_mut().push_back(cx.waker().clone());
+                    Poll::Pending
+                }
+                n => {
+                    credit.set(n - 1);
+                    Poll::Ready(())
+                }
+            }
+        })
+        .await;
+    }
+
+    fn credit_back(&self, core: CoreId) {
+        let credit = &self.credits[core];
+        credit.set(credit.get() + 1);
+        if credit.get() == 1 {
+            // Those who wait look again; rare, so all of them.
+            for waker in self.creditless.borrow_mut().drain(..) {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The regions of a command's keys, ascending.
+    pub fn regions_of(&self, row: &Command, args: &Args<'_>) -> Vec<RegionId> {
+        let map = &self.shared.map;
+        let mut regions = Vec::new();
+        match route(map, row, args, &mut regions) {
+            Route::One(one) => regions = vec![one],
+            Route::All | Route::Cursor => regions = (0..map.regions()).collect(),
+            Route::Anywhere => regions.clear(),
+            Route::Several => {}
+        }
+        regions
+    }
+
+    /// An empty buffer with room; give it back with [`Core::give_buffer`].
+    #[inline]
+    pub fn take_buffer(&self) -> Vec<u8> {
+        let spare = self.buffers.borrow_mut().pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+    }
+
+    #[inline]
+    pub fn give_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < SPARE_BUFFERS && (1..=BUFFER_BYTES_KEPT).contains(&buffer.capacity()) {
+            buffer.clear();
+            buffers.push(buffer);
+        }
     }
 }

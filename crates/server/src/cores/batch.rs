@@ -1,0 +1,152 @@
+//! A batch: all commands of one pipeline that go to one other core, in one message, and back.
+//!
+//! The same box travels out and home; its buffers are used again by the session. The target core
+//! runs the commands in order. One that meets a lent region makes the rest of the batch wait for
+//! it in a task of its own, so the inbox goes on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{DbIndex, Refusal};
+use resp::{Protocol, Reply};
+
+use super::mailbox::Message;
+use super::run::{Absent, Call, Ran, Route, route};
+use super::{Core, CoreId, Kept};
+use crate::clients::Client;
+
+pub struct Batch {
+    /// Where it goes.
+    pub target: CoreId,
+    pub from: CoreId,
+    pub ticket: usize,
+    pub client: Arc<Client>,
+    pub commands: Kept,
+    /// Statistics number and database of each command.
+    pub heads: Vec<(u16, DbIndex)>,
+    /// The replies, one behind the other, and where each ends.
+    pub replies: Reply,
+    pub ends: Vec<usize>,
+}
+
+impl Batch {
+    pub fn new(from: CoreId, target: CoreId, client: Arc<Client>) -> Box<Self> {
+        Box::new(Batch {
+            target,
+            from,
+            ticket: 0,
+            client,
+            commands: Kept::default(),
+            heads: Vec::new(),
+            replies: Reply::new(Protocol::Resp2),
+            ends: Vec::new(),
+        })
+    }
+
+    /// Ready for other commands.
+    pub fn clear(&mut self) {
+        self.commands.clear();
+        self.heads.clear();
+        self.replies.truncate(0);
+        self.ends.clear();
+    }
+}
+
+impl Core {
+    /// A batch has come: run it, now if possible.
+    pub(super) fn on_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
+        self.begin_batch();
+        if self.run_batch(&mut batch).is_ok() {
+            self.finish_batch(batch);
+            return;
+        }
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                core.run_held(&mut batch).await;
+                core.begin_batch();
+                if core.run_batch(&mut batch).is_ok() {
+                    break;
+                }
+            }
+            core.finish_batch(batch);
+        });
+    }
+
+    fn finish_batch(&self, batch: Box<Batch>) {
+        self.send(batch.from, Message::Done(batch));
+    }
+
+    /// Runs commands until the end, or until one needs a region that is lent.
+    fn run_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), Absent> {
+        let map = &self.shared.map;
+        let mut regions = Vec::new();
+        while batch.ends.len() < batch.heads.len() {
+            let at = batch.ends.len();
+            let (stat, db) = batch.heads[at];
+            let row = self.shared.commands.row(stat as usize);
+            let args = batch.commands.args(at);
+            let call = Call {
+                row,
+                stat: stat as usize,
+                db,
+                client: &batch.client,
+            };
+            let replies = &mut batch.replies;
+            let before = replies.len();
+            if let Err(refusal) = self.admit(&call) {
+                self.refuse(&refusal, replies);
+            } else {
+                let route = route(map, row, &args, &mut regions);
+                let ran = catch_unwind(AssertUnwindSafe(|| {
+                    self.run_here(route, &regions, &call, &args, replies)
+                }));
+                match ran {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(absent)) => return Err(absent),
+                    Err(_) => {
+                        replies.truncate(before);
+                        self.stats().unexpected_errors.add(1);
+                        replies.refusal(&Refusal::new("ERR internal error"));
+                    }
+                }
+            }
+            batch.ends.push(batch.replies.len());
+        }
+        Ok(())
+    }
+
+    /// Runs the next command of the batch on regions it waits for.
+    async fn run_held(self: &Rc<Self>, batch: &mut Batch) {
+        let at = batch.ends.len();
+        let Some(&(stat, db)) = batch.heads.get(at) else {
+            return;
+        };
+        let row = self.shared.commands.row(stat as usize);
+        let args = batch.commands.args(at);
+        let call = Call {
+            row,
+            stat: stat as usize,
+            db,
+            client: &batch.client,
+        };
+        let mut regions = Vec::new();
+        match route(&self.shared.map, row, &args, &mut regions) {
+            Route::One(one) => regions = vec![one],
+            Route::Anywhere => regions = vec![self.shared.map.regions_of(self.id).start],
+            Route::Several | Route::All | Route::Cursor => {}
+        }
+        let mut held = self.hold(&regions).await;
+        let before = batch.replies.len();
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            held.run(&call, &args, &mut batch.replies)
+        }));
+        if !matches!(ran, Ok(Ran::Done | Ran::Refused)) {
+            batch.replies.truncate(before);
+            batch.replies.refusal(&Refusal::new("ERR internal error"));
+        }
+        drop(held);
+        batch.ends.push(batch.replies.len());
+    }
+}

@@ -1,0 +1,111 @@
+//! Making room: `maxmemory` and its policies.
+//!
+//! A command that may need memory is admitted only below the limit; above it, its core gives up
+//! keys of its own regions first. A core that has none to give up asks the others and lets the
+//! command pass as long as somebody still had something at their last try.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use base::Refusal;
+use command::Flags;
+use keyspace::EvictionPolicy;
+
+use super::mailbox::Message;
+use super::run::Call;
+use super::Core;
+use crate::memory::{publish, used_memory};
+use crate::reaper;
+
+/// Keys given up for one command at most; the next command goes on.
+const KEYS_AT_ONCE: usize = 128;
+
+impl Core {
+    /// Whether a command may run as far as memory goes.
+    #[inline]
+    pub fn admit(self: &Rc<Self>, call: &Call<'_>) -> Result<(), Refusal> {
+        let maxmemory = self.settings().maxmemory;
+        if maxmemory == 0 || used_memory() <= maxmemory {
+            return Ok(());
+        }
+        self.make_room(maxmemory, call.row.flags.contains(Flags::DENYOOM))
+    }
+
+    #[cold]
+    fn make_room(self: &Rc<Self>, maxmemory: usize, deny: bool) -> Result<(), Refusal> {
+        publish();
+        let settings = self.settings().clone();
+        if used_memory() <= maxmemory {
+            return Ok(());
+        }
+        if settings.tuning.policy == EvictionPolicy::NoEviction {
+            return if deny { Err(Refusal::OutOfMemory) } else { Ok(()) };
+        }
+        let evicted = self.evict(maxmemory);
+        let found = &self.shared.evictable[self.id];
+        found.store(evicted > 0, Ordering::Relaxed);
+        if evicted > 0 || !deny {
+            return Ok(());
+        }
+        let others = (0..self.shared.map.cores()).filter(|&core| core != self.id);
+        let mut hope = false;
+        for core in others {
+            hope |= self.shared.evictable[core].load(Ordering::Relaxed);
+            // One request at a time: the flag is down until the other core has looked.
+            if self.shared.evictable[core].swap(false, Ordering::Relaxed) {
+                self.send(core, Message::Evict);
+            }
+        }
+        if hope {
+            Ok(())
+        } else {
+            Err(Refusal::OutOfMemory)
+        }
+    }
+
+    /// Gives up keys of regions that are home until below the limit; how many.
+    fn evict(self: &Rc<Self>, maxmemory: usize) -> usize {
+        let settings = self.settings().clone();
+        let mut evicted = 0;
+        {
+            let mut home = self.home.borrow_mut();
+            let start = self.next_seed() as usize;
+            let (first, count) = (home.first(), home.count());
+            let mut empty = 0;
+            let mut at = start;
+            while evicted < KEYS_AT_ONCE && empty < count && used_memory() > maxmemory {
+                let id = first + at % count;
+                at = at.wrapping_add(1);
+                let seed = self.next_seed();
+                let gave = home.region_mut(id).is_some_and(|region| {
+                    let gave = region.space.evict_one(self.now_ms(), seed, &settings.tuning);
+                    if region.space.has_garbage() {
+                        reaper::send(region.space.take_garbage());
+                    }
+                    gave
+                });
+                if gave {
+                    evicted += 1;
+                    empty = 0;
+                } else {
+                    empty += 1;
+                }
+                publish();
+            }
+        }
+        self.stats().evicted_keys.add(evicted as u64);
+        if evicted > 0 {
+            self.on_effects();
+        }
+        evicted
+    }
+
+    pub(super) fn evict_for_others(self: &Rc<Self>) {
+        let maxmemory = self.settings().maxmemory;
+        if maxmemory == 0 {
+            return;
+        }
+        let evicted = self.evict(maxmemory);
+        self.shared.evictable[self.id].store(evicted > 0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,91 @@
+//! What a core does with its messages. Nothing here waits: a message that must wait is put in line
+//! ([`super::lend`]) or continued in a task ([`super::batch`]), so answers always get through.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::mailbox::Message;
+use super::tickets::Answer;
+use super::Core;
+
+/// Messages handled before sessions get a turn.
+const TURN: usize = 64;
+
+impl Core {
+    /// The task that empties the mailbox, until the node stops.
+    pub(super) async fn run_inbox(self: Rc<Self>) {
+        let mailbox = self.shared.mailboxes[self.id].clone();
+        poll_fn(|cx| {
+            mailbox.set_inbox(cx.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        poll_fn(|cx| {
+            for _ in 0..TURN {
+                match mailbox.receive() {
+                    Some(message) => self.on_message(message),
+                    None => break,
+                }
+            }
+            if self.is_stopping() {
+                return Poll::Ready(());
+            }
+            if !mailbox.is_empty() {
+                cx.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn on_message(self: &Rc<Self>, message: Message) {
+        match message {
+            Message::Batch(batch) => self.on_batch(batch),
+            Message::Done(batch) => {
+                let target = batch.target;
+                self.credit_back(target);
+                let ticket = batch.ticket;
+                let _ = self.tickets.deliver(ticket, Answer::Batch(batch));
+            }
+            Message::Lend { from, ticket, mask } => self.on_lend(from, ticket, mask),
+            Message::Lent {
+                owner,
+                ticket,
+                regions,
+            } => {
+                self.credit_back(owner);
+                if let Some(answer) = self.tickets.deliver(ticket, Answer::Regions(regions)) {
+                    self.on_unwanted(answer);
+                }
+            }
+            Message::Return { regions } => {
+                self.begin_batch();
+                self.take_back(regions);
+            }
+            Message::Served { ticket, reply } => {
+                let _ = self.tickets.deliver(ticket, Answer::Served(Some(reply)));
+            }
+            Message::Unserved { ticket } => {
+                let _ = self.tickets.deliver(ticket, Answer::Served(None));
+            }
+            Message::Evict => self.evict_for_others(),
+            Message::Stop => self.stop(),
+        }
+    }
+
+    /// An answer came for a task that is gone. Regions must go home; the rest may be dropped.
+    pub(super) fn on_unwanted(self: &Rc<Self>, answer: Answer) {
+        if let Answer::Regions(regions) = answer {
+            self.give_back(regions);
+        }
+    }
+
+    /// Ends this core's sessions; the thread ends with its main task.
+    fn stop(&self) {
+        self.stopping.set(true);
+        for client in self.clients.borrow().values() {
+            client.kill();
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A region: a keyspace and those who are interested in its keys.
+//!
+//! Plain data that moves between threads as one box. Interest is added while a region is held and
+//! ends by itself: a watch is a weak pointer, a waiter knows when it is over, and
+//! [`Region::sweep`] drops what is dead. So ending a session needs no message to any core.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+
+use base::DbIndex;
+use keyspace::Keyspace;
+use resp::Protocol;
+
+use super::{CoreId, Kept, RegionId};
+
+pub struct Region {
+    pub id: RegionId,
+    pub space: Keyspace,
+    interest: HashMap<Box<[u8]>, Interest>,
+    /// Interest added since the last sweep.
+    added: usize,
+}
+
+/// Who wants to know about one key.
+#[derive(Default)]
+pub struct Interest {
+    pub watchers: Vec<Weak<WatchFlag>>,
+    /// In the order they came.
+    pub waiters: VecDeque<Arc<Waiter>>,
+}
+
+impl Interest {
+    fn is_dead(&self) -> bool {
+        self.watchers.is_empty() && self.waiters.is_empty()
+    }
+
+    fn drop_dead(&mut self) {
+        self.watchers.retain(|flag| flag.strong_count() > 0);
+        self.waiters.retain(|waiter| !waiter.claim.is_over());
+    }
+}
+
+impl Region {
+    pub fn new(id: RegionId, seed: u64) -> Self {
+        Region {
+            id,
+            space: Keyspace::new(seed),
+            interest: HashMap::new(),
+            added: 0,
+        }
+    }
+
+    pub fn interest_mut(&mut self, db: DbIndex, key: &[u8]) -> Option<&mut Interest> {
+        if self.interest.is_empty() {
+            return None;
+        }
+        self.interest.get_mut(&*place(db, key))
+    }
+
+    /// WATCH: `flag` will be set when the key changes.
+    pub fn add_watcher(&mut self, db: DbIndex, key: &[u8], flag: &Arc<WatchFlag>) {
+        self.entry(db, key).watchers.push(Arc::downgrade(flag));
+    }
+
+    /// A blocked session waits for the key, behind all who do already.
+    pub fn add_waiter(&mut self, db: DbIndex, key: &[u8], waiter: Arc<Waiter>) {
+        self.entry(db, key).waiters.push_back(waiter);
+    }
+
+    /// Back to the head of the line (it was being served and there was nothing).
+    pub fn put_waiter_first(&mut self, db: DbIndex, key: &[u8], waiter: Arc<Waiter>) {
+        self.entry(db, key).waiters.push_front(waiter);
+    }
+
+    fn entry(&mut self, db: DbIndex, key: &[u8]) -> &mut Interest {
+        self.added += 1;
+        let place = place(db, key);
+        if !self.interest.contains_key(&place) {
+            self.space.watch(db, key);
+        }
+        let interest = self.interest.entry(place).or_default();
+        interest.drop_dead();
+        interest
+    }
+
+    /// Forgets interest that is over. `all` sweeps in any case, else only when much was added.
+    pub fn sweep(&mut self, all: bool) {
+        if self.interest.is_empty() || (!all && self.added < 1024) {
+            return;
+        }
+        self.added = 0;
+        let space = &mut self.space;
+        self.interest.retain(|place, interest| {
+            interest.drop_dead();
+            if interest.is_dead() {
+                if let Some((&db, key)) = place.split_first() {
+                    space.unwatch(db, key);
+                }
+                return false;
+            }
+            true
+        });
+    }
+}
+
+fn place(db: DbIndex, key: &[u8]) -> Box<[u8]> {
+    let mut place = Vec::with_capacity(1 + key.len());
+    place.push(db);
+    place.extend_from_slice(key);
+    place.into_boxed_slice()
+}
+
+/// Set when a watched key changes; EXEC looks at it while it holds the regions.
+#[derive(Default)]
+pub struct WatchFlag(AtomicBool);
+
+impl WatchFlag {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A blocked session, as it stands in the line of every key it waits on.
+pub struct Waiter {
+    pub claim: Claim,
+    /// Core of the session and its ticket there.
+    pub core: CoreId,
+    pub ticket: usize,
+    /// The command: its statistics number and arguments.
+    pub stat: usize,
+    pub command: Kept,
+    pub db: DbIndex,
+    pub protocol: Protocol,
+}
+
+/// Who decides how a waiter ends: a core that serves it, or its session (time is up, client gone).
+///
+/// ```text
+///   WAITING ──serve──► SERVING ──served──► DONE
+///      ▲                  │ nothing there
+///      └──────────────────┘
+///   any ──cancel──► + CANCELLED   (if SERVING: the server tells the session what became of it)
+/// ```
+#[derive(Default)]
+pub struct Claim(AtomicU8);
+
+const SERVING: u8 = 1;
+const DONE: u8 = 2;
+const CANCELLED: u8 = 4;
+
+impl Claim {
+    /// Takes the right to serve; false if somebody else has it or it is over.
+    pub fn serve(&self) -> bool {
+        self.0
+            .compare_exchange(0, SERVING, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    pub fn served(&self) {
+        self.0.fetch_or(DONE, Ordering::AcqRel);
+    }
+
+    /// Gives the right back, nothing having happened. True if the session has cancelled meanwhile
+    /// and must be told.
+    #[must_use]
+    pub fn unserve(&self) -> bool {
+        self.0.fetch_and(!SERVING, Ordering::AcqRel) & CANCELLED != 0
+    }
+
+    /// The session gives up. False if a core is serving or has served: its word will come.
+    #[must_use]
+    pub fn cancel(&self) -> bool {
+        self.0.fetch_or(CANCELLED, Ordering::AcqRel) & (SERVING | DONE) == 0
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire) & (DONE | CANCELLED) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_has_one_winner() {
+        let claim = Claim::default();
+        assert!(claim.serve());
+        assert!(!claim.serve());
+        assert!(!claim.unserve());
+        assert!(claim.serve());
+        assert!(!claim.cancel(), "being served");
+        assert!(claim.unserve(), "the session must be told");
+        assert!(!claim.serve(), "cancelled");
+        assert!(claim.is_over());
+    }
+}

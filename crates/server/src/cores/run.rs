@@ -1,0 +1,209 @@
+//! Running one data command on regions that are at hand. Nothing here waits.
+
+use std::rc::Rc;
+
+use base::{DbIndex, Refusal};
+use command::{Attempt, Command, Flags, Keys, KeysError, Run};
+use keyspace::{Txn, View};
+use resp::{Args, Reply};
+
+use super::{Core, Map, RegionId};
+use crate::clients::Client;
+
+/// A resolved command and whose it is.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    pub row: &'a Command,
+    /// Statistics number of the row.
+    pub stat: usize,
+    pub db: DbIndex,
+    pub client: &'a Client,
+}
+
+/// What became of a command. Its reply, or its refusal, is written unless it was `Empty`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    Done,
+    Refused,
+    /// A blocking command found nothing; nothing is written.
+    Empty,
+}
+
+/// A region the command needs is lent: it must wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Absent;
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// It names no key.
+    Anywhere,
+    One(RegionId),
+    /// Several regions; they are in the list given to [`route`], ascending.
+    Several,
+    All,
+    /// SCAN: the region is in the cursor.
+    Cursor,
+}
+
+/// Finds the regions of a command's keys. `regions` is room for them.
+#[inline]
+pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<RegionId>) -> Route {
+    if map.regions() == 1 {
+        return Route::One(0);
+    }
+    match row.keys {
+        Keys::Range { first, last, .. } if last == first as isize => {
+            Route::One(map.region_of(args.at(first)))
+        }
+        Keys::None => Route::Anywhere,
+        Keys::Everything => Route::All,
+        Keys::Cursor => Route::Cursor,
+        keys => {
+            if keys.touches_everything(args) {
+                return Route::All;
+            }
+            regions.clear();
+            let found = keys.positions(args, |at| regions.push(map.region_of(args.at(at))));
+            if found == Err(KeysError) {
+                // Refused by the command itself, which touches no key then.
+                return Route::Anywhere;
+            }
+            regions.sort_unstable();
+            regions.dedup();
+            match regions[..] {
+                [] => Route::Anywhere,
+                [one] => Route::One(one),
+                _ => Route::Several,
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Runs on one region of this core.
+    #[inline]
+    pub fn run_on(
+        self: &Rc<Self>,
+        region: RegionId,
+        call: &Call<'_>,
+        args: &Args<'_>,
+        reply: &mut Reply,
+    ) -> Result<Ran, Absent> {
+        let (ran, effects) = {
+            let mut home = self.home.borrow_mut();
+            let Some(region) = home.region_mut(region) else {
+                return Err(Absent);
+            };
+            let settings = self.settings();
+            let view = View::one(
+                &mut region.space,
+                call.db,
+                self.now_ms(),
+                self.next_seed(),
+                &settings.tuning,
+            );
+            let ran = self.invoke(call, view, args, reply);
+            (ran, region.space.has_effects())
+        };
+        if effects {
+            self.on_effects();
+        }
+        Ok(ran)
+    }
+
+    /// Runs on regions of this core by `route`; `regions` is what [`route`] filled.
+    pub fn run_here(
+        self: &Rc<Self>,
+        route: Route,
+        regions: &[RegionId],
+        call: &Call<'_>,
+        args: &Args<'_>,
+        reply: &mut Reply,
+    ) -> Result<Ran, Absent> {
+        match route {
+            Route::One(region) => self.run_on(region, call, args, reply),
+            Route::Anywhere => {
+                let any = self.home.borrow().any().ok_or(Absent)?;
+                self.run_on(any, call, args, reply)
+            }
+            Route::Several => {
+                let mut held = self.try_hold(regions).ok_or(Absent)?;
+                Ok(held.run(call, args, reply))
+            }
+            Route::All | Route::Cursor => Err(Absent),
+        }
+    }
+
+    /// Calls the command's function, writes its refusal if it has one, counts it.
+    #[inline]
+    pub fn invoke(
+        &self,
+        call: &Call<'_>,
+        view: View<'_>,
+        args: &Args<'_>,
+        reply: &mut Reply,
+    ) -> Ran {
+        let before = reply.len();
+        let result = call_function(call.row, view, args, reply);
+        let ran = match result {
+            Ok(Attempt::Served) => Ran::Done,
+            Ok(Attempt::Empty) => Ran::Empty,
+            Err(refusal) => {
+                reply.truncate(before);
+                self.refuse(&refusal, reply);
+                Ran::Refused
+            }
+        };
+        self.account(call.stat, ran == Ran::Refused, args, call);
+        ran
+    }
+
+    /// Writes a refusal and counts it.
+    pub fn refuse(&self, refusal: &Refusal, reply: &mut Reply) {
+        self.stats().on_refusal(refusal);
+        reply.refusal(refusal);
+    }
+
+    /// Counts a command that ran, and notes it if it was slow.
+    #[inline]
+    pub fn account(&self, stat: usize, failed: bool, args: &Args<'_>, call: &Call<'_>) {
+        let now = self.clock.raw();
+        let ticks = now.wrapping_sub(self.tick.replace(now));
+        self.stats().on_command(stat, ticks, failed);
+        if ticks >= self.slow_ticks.get() {
+            self.on_slow(ticks, args, call);
+        }
+    }
+
+    #[cold]
+    fn on_slow(&self, ticks: u64, args: &Args<'_>, call: &Call<'_>) {
+        if call.row.flags.contains(Flags::SKIP_SLOWLOG) {
+            return;
+        }
+        let us = self.clock.delta_as_nanos(0, ticks) / 1000;
+        let max_len = self.settings().slowlog_max_len;
+        self.shared
+            .slowlog
+            .add(args, us, self.now_ms(), Some(call.client), max_len);
+    }
+}
+
+/// The function of a row on a view.
+#[inline]
+pub fn call_function(
+    row: &Command,
+    view: View<'_>,
+    args: &Args<'_>,
+    reply: &mut Reply,
+) -> Result<Attempt, Refusal> {
+    match row.run {
+        Run::Read(run) => run(&view, args, reply).map(|()| Attempt::Served),
+        Run::Write(run) => run(&mut Txn::new(view), args, reply).map(|()| Attempt::Served),
+        Run::Block(block) => (block.run)(&mut Txn::new(view), args, reply),
+        Run::Session | Run::Container => Err(Refusal::text_of(format!(
+            "ERR wrong number of arguments for '{}' command",
+            row.name
+        ))),
+    }
+}

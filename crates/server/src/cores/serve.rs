@@ -1,0 +1,242 @@
+//! Effects: what a core does when a watched or waited-for key changed.
+//!
+//! Watches get their flag set. Blocked sessions in line for the key are served in the order they
+//! came, at once, before any other command of the core: the command's attempt is run again with
+//! only the key that changed, and its reply sent to the session's core.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{DbIndex, Refusal};
+use command::{Attempt, Command, Keys, Run, WaitOn};
+use keyspace::Effect;
+use resp::{Args, Reply};
+
+use super::lend::Held;
+use super::mailbox::Message;
+use super::region::Waiter;
+use super::run::call_function;
+use super::tickets::Answer;
+use super::{Core, Kept, RegionId};
+
+impl Core {
+    /// Handles the effects of all regions that are home, and the effects of that.
+    pub fn on_effects(self: &Rc<Self>) {
+        loop {
+            let mut ready: Vec<(RegionId, DbIndex, Box<[u8]>)> = Vec::new();
+            {
+                let mut home = self.home.borrow_mut();
+                for region in home.present() {
+                    if !region.space.has_effects() {
+                        continue;
+                    }
+                    for Effect::Changed { db, key } in region.space.take_effects() {
+                        let id = region.id;
+                        let Some(interest) = region.interest_mut(db, &key) else {
+                            continue;
+                        };
+                        for flag in interest.watchers.drain(..) {
+                            if let Some(flag) = flag.upgrade() {
+                                flag.set();
+                            }
+                        }
+                        if !interest.waiters.is_empty() {
+                            ready.push((id, db, key));
+                        }
+                    }
+                }
+            }
+            if ready.is_empty() {
+                return;
+            }
+            for (region, db, key) in ready {
+                self.serve(region, db, &key);
+            }
+        }
+    }
+
+    /// Serves those in line for a key until there is nothing left for them.
+    fn serve(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+        while let Some(waiter) = self.claim_first(region, db, key) {
+            let row = self.shared.commands.row(waiter.stat);
+            let command = only_key(row, &waiter.command.args(0), key);
+            let regions = self.regions_of(row, &command.args(0));
+            match self.try_hold(&regions) {
+                Some(mut held) => {
+                    let served = self.attempt(&waiter, &command, &mut held);
+                    if !served && let Some(region) = held.region_of(key) {
+                        region.put_waiter_first(db, key, waiter.clone());
+                    }
+                    drop(held);
+                    if !served {
+                        self.unserve(&waiter);
+                        return;
+                    }
+                }
+                // BLMOVE to a key of another core, or to a region that is lent: wait for it
+                // aside. When the element is taken, the change serves the next in line.
+                None => {
+                    let core = self.clone();
+                    let key: Box<[u8]> = key.into();
+                    tokio::task::spawn_local(async move {
+                        let mut held = core.hold(&regions).await;
+                        let served = core.attempt(&waiter, &command, &mut held);
+                        if !served && let Some(region) = held.region_of(&key) {
+                            region.put_waiter_first(db, &key, waiter.clone());
+                        }
+                        drop(held);
+                        if !served {
+                            core.unserve(&waiter);
+                        }
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes the first live waiter out of a key's line, claimed.
+    fn claim_first(&self, region: RegionId, db: DbIndex, key: &[u8]) -> Option<Arc<Waiter>> {
+        let mut home = self.home.borrow_mut();
+        let interest = home.region_mut(region)?.interest_mut(db, key)?;
+        while let Some(waiter) = interest.waiters.pop_front() {
+            if waiter.claim.serve() {
+                return Some(waiter);
+            }
+            if !waiter.claim.is_over() {
+                // Another key is serving it just now; it keeps its place here until that is known.
+                interest.waiters.push_front(waiter);
+                return None;
+            }
+        }
+        None
+    }
+
+    /// One attempt for a claimed waiter; true if its session has its reply.
+    fn attempt(self: &Rc<Self>, waiter: &Waiter, command: &Kept, held: &mut Held) -> bool {
+        let row = self.shared.commands.row(waiter.stat);
+        let args = command.args(0);
+        let mut reply = Reply::new(waiter.protocol);
+        let result = held.with_view(waiter.db, |view| {
+            let waited_on = first_key(row, &args);
+            let source = view.kind(waited_on);
+            let result = call_function(row, view, &args, &mut reply);
+            (result, source)
+        });
+        match result {
+            (Ok(Attempt::Served), _) => {}
+            (Ok(Attempt::Empty), _) => return false,
+            // The key changed to another type: it keeps waiting. Only when it is the destination
+            // that has the wrong type is the client told.
+            (Err(refusal), source) => {
+                let waits_on_source = matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey);
+                if !waits_on_source
+                    || refusal != Refusal::WrongType
+                    || source != Some(keyspace::Kind::List)
+                {
+                    return false;
+                }
+                reply.truncate(0);
+                reply.refusal(&refusal);
+            }
+        }
+        waiter.claim.served();
+        self.answer_waiter(waiter, Some(reply.into_bytes()));
+        true
+    }
+
+    fn unserve(&self, waiter: &Waiter) {
+        if waiter.claim.unserve() {
+            self.answer_waiter(waiter, None);
+        }
+    }
+
+    fn answer_waiter(&self, waiter: &Waiter, reply: Option<Vec<u8>>) {
+        if waiter.core == self.id {
+            // A session that is gone had its element taken before, as in Redis.
+            let _ = self.tickets.deliver(waiter.ticket, Answer::Served(reply));
+            return;
+        }
+        let ticket = waiter.ticket;
+        let message = match reply {
+            Some(reply) => Message::Served { ticket, reply },
+            None => Message::Unserved { ticket },
+        };
+        self.send(waiter.core, message);
+    }
+}
+
+/// The key a command waits on, when it waits on one.
+fn first_key<'a>(row: &Command, args: &Args<'a>) -> &'a [u8] {
+    let mut first = None;
+    let _ = row.keys.positions(args, |at| {
+        first.get_or_insert(at);
+    });
+    args.at(first.unwrap_or(1))
+}
+
+/// The command with `key` as the only one it waits on: other keys may be on other cores.
+fn only_key(row: &Command, args: &Args<'_>, key: &[u8]) -> Kept {
+    let mut kept = Kept::default();
+    let waits_on_all =
+        matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
+    match row.keys {
+        Keys::Range { first, last, .. } if waits_on_all => {
+            let len = args.len() as isize;
+            let behind = if last < 0 { len + last + 1 } else { last + 1 };
+            kept.push_all(
+                args.iter_from(0)
+                    .take(first)
+                    .chain([key])
+                    .chain(args.iter_from(behind.max(0) as usize)),
+            );
+        }
+        Keys::Counted { count_at } if waits_on_all => {
+            let count = args.int(count_at).unwrap_or(0).max(0) as usize;
+            kept.push_all(
+                args.iter_from(0)
+                    .take(count_at)
+                    .chain([&b"1"[..], key])
+                    .chain(args.iter_from(count_at + 1 + count)),
+            );
+        }
+        _ => kept.push(args),
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(words: &[&str]) -> Kept {
+        let mut kept = Kept::default();
+        kept.push_all(words.iter().map(|word| word.as_bytes()));
+        kept
+    }
+
+    fn words(kept: &Kept) -> Vec<String> {
+        let args = kept.args(0);
+        args.iter_from(0)
+            .map(|arg| String::from_utf8_lossy(arg).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_key_that_changed_replaces_all_keys() {
+        let commands = crate::Commands::new();
+        let row = |name: &str| {
+            let number = commands.table.find(name.as_bytes());
+            number.map(|number| commands.table.rows()[number])
+        };
+        if let Some(row) = row("blpop") {
+            let only = only_key(&row, &kept(&["BLPOP", "a", "b", "c", "0"]).args(0), b"b");
+            assert_eq!(words(&only), ["BLPOP", "b", "0"]);
+        }
+        if let Some(row) = row("blmpop") {
+            let command = kept(&["BLMPOP", "0", "2", "a", "b", "LEFT", "COUNT", "3"]);
+            let only = only_key(&row, &command.args(0), b"b");
+            assert_eq!(words(&only), ["BLMPOP", "0", "1", "b", "LEFT", "COUNT", "3"]);
+        }
+    }
+}
