@@ -115,6 +115,12 @@ impl Client {
         self.wake();
     }
 
+    /// Whether [`Client::take_pushed`] has something.
+    #[inline]
+    pub fn has_pushed(&self) -> bool {
+        self.has_pushed.load(Ordering::Acquire)
+    }
+
     /// What others pushed since the last call; the session calls it whenever it wakes.
     #[inline]
     pub fn take_pushed(&self) -> Option<Vec<u8>> {

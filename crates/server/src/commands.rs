@@ -48,7 +48,8 @@ pub struct Commands {
     runs: Vec<Option<SessionRun>>,
     /// By row number: the statistics number of the row; its subcommands follow.
     stat_base: Vec<u16>,
-    stat_count: usize,
+    /// By statistics number.
+    rows: Vec<Command>,
 }
 
 impl Commands {
@@ -66,17 +67,18 @@ impl Commands {
             .iter()
             .map(|row| by_name.get(row.name).copied())
             .collect();
-        let mut stat_count = 0;
+        let mut rows = Vec::new();
         let mut stat_base = Vec::new();
         for row in table.rows() {
-            stat_base.push(stat_count as u16);
-            stat_count += 1 + row.subcommands.len();
+            stat_base.push(rows.len() as u16);
+            rows.push(*row);
+            rows.extend_from_slice(row.subcommands);
         }
         Commands {
             table,
             runs,
             stat_base,
-            stat_count,
+            rows,
         }
     }
 
@@ -106,7 +108,13 @@ impl Commands {
     }
 
     pub fn stat_count(&self) -> usize {
-        self.stat_count
+        self.rows.len()
+    }
+
+    /// The row with a statistics number. A number that is none gives the first row.
+    #[inline]
+    pub fn row(&self, stat: usize) -> &Command {
+        self.rows.get(stat).unwrap_or(&self.rows[0])
     }
 
     /// Every row with its statistics number, subcommands behind their container.
@@ -117,6 +125,14 @@ impl Commands {
             .flat_map(|row| std::iter::once(row).chain(row.subcommands))
             .enumerate()
     }
+}
+
+/// The refusal for a container without a subcommand.
+pub fn wrong_arity(row: &Command) -> Refusal {
+    Refusal::text_of(format!(
+        "ERR wrong number of arguments for '{}' command",
+        row.name
+    ))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What all cores share. Read-mostly, or off the hot path.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +10,7 @@ use crate::cores::{Mailbox, Map};
 use crate::latency::Latency;
 use crate::save_status::SaveStatus;
 use crate::settings::{Settings, SettingsCell};
+use crate::shutdown::Shutdown;
 use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};
 
@@ -40,6 +41,11 @@ pub struct Shared {
     /// CLIENT PAUSE: no writes (or no commands at all) before this Unix time in ms.
     pub paused_writes_until_ms: AtomicU64,
     pub paused_all_until_ms: AtomicU64,
+    /// By core: whether its last search for a key to evict found one.
+    pub evictable: Box<[AtomicBool]>,
+    /// Seeds hash tables and random choices.
+    pub seed: u64,
+    pub shutdown: Shutdown,
     /// Turns a difference of two [`quanta::Clock::raw`] readings into time.
     pub clock: quanta::Clock,
 }
@@ -68,6 +74,9 @@ impl Shared {
             port: settings.redis_port.into(),
             paused_writes_until_ms: AtomicU64::new(0),
             paused_all_until_ms: AtomicU64::new(0),
+            evictable: (0..cores).map(|_| AtomicBool::new(true)).collect(),
+            seed: random_seed(),
+            shutdown: Shutdown::default(),
             clock: quanta::Clock::new(),
             settings: SettingsCell::new(settings),
         }
@@ -119,9 +128,13 @@ pub fn now_ms() -> u64 {
 
 /// Forty random hexadecimal digits.
 pub fn random_id() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let mut rng = fastrand::Rng::with_seed(RandomState::new().build_hasher().finish());
+    let mut rng = fastrand::Rng::with_seed(random_seed());
     (0..40)
         .filter_map(|_| char::from_digit(rng.u32(0..16), 16))
         .collect()
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
 }

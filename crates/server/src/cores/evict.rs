@@ -11,9 +11,9 @@ use base::Refusal;
 use command::Flags;
 use keyspace::EvictionPolicy;
 
+use super::Core;
 use super::mailbox::Message;
 use super::run::Call;
-use super::Core;
 use crate::memory::{publish, used_memory};
 use crate::reaper;
 
@@ -39,7 +39,11 @@ impl Core {
             return Ok(());
         }
         if settings.tuning.policy == EvictionPolicy::NoEviction {
-            return if deny { Err(Refusal::OutOfMemory) } else { Ok(()) };
+            return if deny {
+                Err(Refusal::OutOfMemory)
+            } else {
+                Ok(())
+            };
         }
         let evicted = self.evict(maxmemory);
         let found = &self.shared.evictable[self.id];
@@ -78,7 +82,9 @@ impl Core {
                 at = at.wrapping_add(1);
                 let seed = self.next_seed();
                 let gave = home.region_mut(id).is_some_and(|region| {
-                    let gave = region.space.evict_one(self.now_ms(), seed, &settings.tuning);
+                    let gave = region
+                        .space
+                        .evict_one(self.now_ms(), seed, &settings.tuning);
                     if region.space.has_garbage() {
                         reaper::send(region.space.take_garbage());
                     }

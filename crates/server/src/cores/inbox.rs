@@ -5,9 +5,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
+use super::Core;
 use super::mailbox::Message;
 use super::tickets::Answer;
-use super::Core;
 
 /// Messages handled before sessions get a turn.
 const TURN: usize = 64;

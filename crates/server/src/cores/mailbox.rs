@@ -22,9 +22,9 @@ use std::task::Waker;
 
 use crossbeam_queue::SegQueue;
 
+use super::CoreId;
 use super::batch::Batch;
 use super::region::Region;
-use super::CoreId;
 
 /// Requests (batches, lends) one core may have under way at another.
 pub const CREDITS: u32 = 256;

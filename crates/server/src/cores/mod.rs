@@ -39,7 +39,7 @@ pub use kept::Kept;
 pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
 pub use map::{CoreId, Map, REGIONS_PER_CORE, RegionId};
-pub use region::{Claim, Region, WatchFlag, Waiter};
+pub use region::{Claim, Region, Waiter, WatchFlag};
 pub use run::{Absent, Call, Ran, Route, route};
 pub use start::{Server, StartError, start};
 pub use tickets::{Answer, Ticket, Tickets};
@@ -87,7 +87,9 @@ impl Core {
             id,
             home: RefCell::new(Home::new(&shared.map, id, || rng.u64(..))),
             tickets: Tickets::new(),
-            credits: (0..shared.map.cores()).map(|_| Cell::new(CREDITS)).collect(),
+            credits: (0..shared.map.cores())
+                .map(|_| Cell::new(CREDITS))
+                .collect(),
             creditless: RefCell::default(),
             settings: RefCell::new(settings),
             settings_version: Cell::new(0),

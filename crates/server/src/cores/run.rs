@@ -9,6 +9,7 @@ use resp::{Args, Reply};
 
 use super::{Core, Map, RegionId};
 use crate::clients::Client;
+use crate::commands::wrong_arity;
 
 /// A resolved command and whose it is.
 #[derive(Clone, Copy)]
@@ -161,7 +162,7 @@ impl Core {
 
     /// Writes a refusal and counts it.
     pub fn refuse(&self, refusal: &Refusal, reply: &mut Reply) {
-        self.stats().on_refusal(refusal);
+        self.stats().on_error(refusal);
         reply.refusal(refusal);
     }
 
@@ -201,9 +202,6 @@ pub fn call_function(
         Run::Read(run) => run(&view, args, reply).map(|()| Attempt::Served),
         Run::Write(run) => run(&mut Txn::new(view), args, reply).map(|()| Attempt::Served),
         Run::Block(block) => (block.run)(&mut Txn::new(view), args, reply),
-        Run::Session | Run::Container => Err(Refusal::text_of(format!(
-            "ERR wrong number of arguments for '{}' command",
-            row.name
-        ))),
+        Run::Session | Run::Container => Err(wrong_arity(row)),
     }
 }

@@ -129,7 +129,8 @@ impl Core {
             // The key changed to another type: it keeps waiting. Only when it is the destination
             // that has the wrong type is the client told.
             (Err(refusal), source) => {
-                let waits_on_source = matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey);
+                let waits_on_source =
+                    matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey);
                 if !waits_on_source
                     || refusal != Refusal::WrongType
                     || source != Some(keyspace::Kind::List)
@@ -178,8 +179,7 @@ fn first_key<'a>(row: &Command, args: &Args<'a>) -> &'a [u8] {
 /// The command with `key` as the only one it waits on: other keys may be on other cores.
 fn only_key(row: &Command, args: &Args<'_>, key: &[u8]) -> Kept {
     let mut kept = Kept::default();
-    let waits_on_all =
-        matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
+    let waits_on_all = matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
     match row.keys {
         Keys::Range { first, last, .. } if waits_on_all => {
             let len = args.len() as isize;
@@ -236,7 +236,10 @@ mod tests {
         if let Some(row) = row("blmpop") {
             let command = kept(&["BLMPOP", "0", "2", "a", "b", "LEFT", "COUNT", "3"]);
             let only = only_key(&row, &command.args(0), b"b");
-            assert_eq!(words(&only), ["BLMPOP", "0", "1", "b", "LEFT", "COUNT", "3"]);
+            assert_eq!(
+                words(&only),
+                ["BLMPOP", "0", "1", "b", "LEFT", "COUNT", "3"]
+            );
         }
     }
 }

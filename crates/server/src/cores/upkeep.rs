@@ -92,7 +92,9 @@ impl Core {
             return;
         }
         for client in self.clients.borrow().values() {
-            let idle = self.now_ms().saturating_sub(client.last_active_ms.load(Relaxed));
+            let idle = self
+                .now_ms()
+                .saturating_sub(client.last_active_ms.load(Relaxed));
             if idle > timeout_ms && !client.blocked.load(Relaxed) && !client.monitor.load(Relaxed) {
                 client.kill();
             }

@@ -1,18 +1,39 @@
-//! One client connection. (Being written.)
+//! One client connection.
+//!
+//! ```text
+//!   connection   reads, runs what is complete, writes: the session's task
+//!   turn         one command after the other, as long as none has to wait
+//!   slow         commands that wait: for regions, for time, for a file
+//!   pending      commands on other cores, replies in request order
+//!   exec         MULTI … EXEC          blocking   BLPOP and its kin
+//!   socket       the operating system's part
+//! ```
 //!
 //! [`Session`] is what a command may know of its connection; buffers and socket are kept beside
 //! it, so that a command can borrow its arguments from the read buffer and write its reply while
 //! it changes the session.
 
+mod blocking;
+mod connection;
+mod exec;
+mod pending;
+mod slow;
+mod socket;
+mod turn;
+
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base::DbIndex;
 use resp::Protocol;
 
 use crate::Shared;
 use crate::clients::Client;
-use crate::cores::{Core, Held};
+use crate::cores::{Core, Held, RegionId};
+
+pub use connection::serve;
+pub use exec::{Multi, Watch, exec};
 
 /// `CLIENT REPLY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,31 +62,91 @@ pub struct Session {
     pub monitor: bool,
     /// Between MULTI and EXEC.
     pub multi: Option<Box<Multi>>,
-}
-
-/// Commands queued since MULTI.
-#[derive(Default)]
-pub struct Multi {
-    /// A command was refused while queueing: EXEC will be too.
-    pub aborted: bool,
+    /// Keys watched since the last EXEC, DISCARD or UNWATCH.
+    pub watched: Vec<Watch>,
+    /// What EXEC holds while it runs.
+    held: Option<Held>,
+    in_exec: bool,
 }
 
 impl Session {
+    fn new(core: Rc<Core>, client: Arc<Client>) -> Self {
+        let authenticated = core.settings().requirepass.is_empty();
+        Session {
+            id: client.id,
+            core,
+            client,
+            db: 0,
+            protocol: Protocol::Resp2,
+            authenticated,
+            reply_mode: ReplyMode::On,
+            close_after_reply: false,
+            monitor: false,
+            multi: None,
+            watched: Vec::new(),
+            held: None,
+            in_exec: false,
+        }
+    }
+
     pub fn shared(&self) -> &Arc<Shared> {
         &self.core.shared
+    }
+
+    /// Whether EXEC is running this command.
+    pub fn in_exec(&self) -> bool {
+        self.in_exec
     }
 
     /// Ends MULTI and WATCH (DISCARD, RESET).
     pub fn discard(&mut self) {
         self.multi = None;
+        self.unwatch();
+        self.publish();
+    }
+
+    /// Ends WATCH. The regions notice by themselves that nobody is interested any more.
+    pub fn unwatch(&mut self) {
+        self.watched.clear();
+    }
+
+    /// Takes regions (ascending, each once) out of their cores; nothing else runs on them until
+    /// [`Session::release`]. Inside EXEC: what EXEC holds.
+    pub async fn hold(&mut self, regions: &[RegionId]) -> Held {
+        if let Some(held) = self.held.take() {
+            return held;
+        }
+        let held = self.core.hold(regions).await;
+        self.core.begin_batch();
+        held
     }
 
     /// Takes all regions of all cores. Nothing else runs on any of them until
     /// [`Session::release`]. Inside EXEC these are the regions EXEC holds already.
     pub async fn hold_all(&mut self) -> Held {
-        todo!("being written")
+        let all: Vec<RegionId> = (0..self.shared().map.regions()).collect();
+        self.hold(&all).await
     }
 
     /// Gives back what [`Session::hold_all`] gave.
-    pub fn release(&mut self, _held: Held) {}
+    pub fn release(&mut self, held: Held) {
+        if self.in_exec {
+            self.held = Some(held);
+        }
+    }
+
+    /// Shows others what this session is doing.
+    pub fn publish(&self) {
+        let client = &self.client;
+        client.db.store(self.db, Ordering::Relaxed);
+        let version = match self.protocol {
+            Protocol::Resp2 => 2,
+            Protocol::Resp3 => 3,
+        };
+        client.protocol.store(version, Ordering::Relaxed);
+        let queued = self.multi.as_ref().map_or(u32::MAX, |m| m.len() as u32);
+        client.queued.store(queued, Ordering::Relaxed);
+        let watching = self.watched.len() as u32;
+        client.watching.store(watching, Ordering::Relaxed);
+    }
 }

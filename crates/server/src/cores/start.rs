@@ -1,0 +1,175 @@
+//! Starting and stopping a node: one pinned thread per core, each with an event loop of its own.
+
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use super::mailbox::Message;
+use super::{Core, CoreId};
+use crate::listener::{self, ListenError};
+use crate::settings::Settings;
+use crate::shutdown::Stop;
+use crate::{Shared, session};
+
+/// Why a node did not start: one line for whoever started it.
+#[derive(Debug)]
+pub enum StartError {
+    Listen(ListenError),
+    Thread(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Listen(error) => error.fmt(f),
+            StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+/// A running node.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Listens, starts the cores, and returns while they serve.
+pub fn start(settings: Settings) -> Result<Server, StartError> {
+    let (listeners, port) = listener::listen(&settings).map_err(StartError::Listen)?;
+    let shared = Arc::new(Shared::new(settings));
+    shared.port.store(port, Ordering::Relaxed);
+    let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) >= listeners.len();
+    let mut threads = Vec::new();
+    for (id, listeners) in listeners.into_iter().enumerate() {
+        let shared = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("core-{id}"))
+            .spawn(move || {
+                if pin {
+                    pin_to_cpu(id);
+                }
+                if let Err(error) = run(id, shared, listeners) {
+                    eprintln!("core {id} stopped: {error}");
+                }
+            })
+            .map_err(StartError::Thread)?;
+        threads.push(thread);
+    }
+    Ok(Server { shared, threads })
+}
+
+impl Server {
+    pub fn port(&self) -> u16 {
+        self.shared.port.load(Ordering::Relaxed)
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Serves until SHUTDOWN or a signal asks to stop.
+    pub fn wait(self) {
+        self.shared.shutdown.wait();
+        self.stop();
+    }
+
+    /// Ends all sessions and threads.
+    pub fn stop(self) {
+        self.shared.shutdown.ask(Stop { save: false });
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Message::Stop);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The life of one core's thread.
+fn run(id: CoreId, shared: Arc<Shared>, listeners: Vec<TcpListener>) -> std::io::Result<()> {
+    let mailbox = shared.mailboxes[id].clone();
+    let (before, after) = (mailbox.clone(), mailbox);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || before.before_park())
+        .on_thread_unpark(move || after.after_unpark())
+        .build_local(tokio::runtime::LocalOptions::default())?;
+    runtime.block_on(async move {
+        let core = Core::new(id, shared);
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(accept(core.clone(), listener));
+        }
+        tokio::task::spawn_local(core.clone().run_upkeep());
+        // Ends when the node stops.
+        tokio::task::spawn_local(core.clone().run_inbox())
+            .await
+            .map_err(std::io::Error::other)?;
+        core.last_words().await;
+        Ok(())
+    })
+}
+
+impl Core {
+    /// Lets sessions write what they have, for a moment.
+    async fn last_words(&self) {
+        for _ in 0..50 {
+            if self.clients.borrow().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener) {
+    while !core.is_stopping() {
+        match listener.accept().await {
+            Ok((stream, _)) => on_connection(&core, stream),
+            // Out of descriptors, most likely: connections wait in the backlog meanwhile.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+fn on_connection(core: &Rc<Core>, stream: TcpStream) {
+    core.refresh_settings();
+    let (maxclients, keepalive) = {
+        let settings = core.settings();
+        (settings.maxclients, settings.tcp_keepalive_seconds)
+    };
+    if core.shared.clients.count() >= maxclients {
+        core.stats().rejected_connections.add(1);
+        let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+        return;
+    }
+    core.stats().connections.add(1);
+    listener::prepare(&stream, keepalive);
+    tokio::task::spawn_local(session::serve(core.clone(), stream));
+}
+
+/// Keeps the thread on one CPU of those the process may use. Failure costs speed only.
+fn pin_to_cpu(nth: usize) {
+    // SAFETY: the set is plain data that the calls fill and read within its size; the macros of
+    // libc index it below CPU_SETSIZE only.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        if libc::sched_getaffinity(0, size, &mut allowed) != 0 {
+            return;
+        }
+        let cpu = (0..libc::CPU_SETSIZE as usize)
+            .filter(|&cpu| libc::CPU_ISSET(cpu, &allowed))
+            .nth(nth);
+        if let Some(cpu) = cpu {
+            let mut only: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut only);
+            libc::sched_setaffinity(0, size, &only);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Commands that wait for data: BLPOP and its kin.
+//!
+//! The command is tried at once. If there is nothing, a [`Waiter`] is put in line at every key it
+//! waits on, while their regions are still held, so nothing can come in between. Then the session
+//! sleeps until a core serves it (`cores::serve`), its time is up, the client goes or somebody
+//! unblocks it. Whoever claims the waiter first decides; nothing popped is ever lost.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use base::{Refusal, number};
+use command::{Block, Nil, Run, TimeoutAt, WaitOn};
+use resp::{Args, Reply};
+
+use super::connection::{Connection, Ended};
+use crate::clients::Unblock;
+use crate::cores::{Answer, Call, Claim, Kept, Ran, Ticket, Waiter};
+
+/// What ended a wait.
+enum End {
+    Served(Vec<u8>),
+    Timeout,
+    Unblocked(Unblock),
+    Gone,
+}
+
+impl Connection {
+    pub(super) async fn block(&mut self, stat: usize) -> Result<(), Ended> {
+        let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
+        let args = self.input.parser.args(bytes);
+        let session = &self.work.session;
+        let core = session.core.clone();
+        let row = core.shared.commands.row(stat);
+        let Run::Block(block) = row.run else {
+            return Ok(());
+        };
+        let out = &mut self.work.out;
+        let call = Call {
+            row,
+            stat,
+            db: session.db,
+            client: &session.client,
+        };
+        let timeout_ms = match timeout_ms(&block, &args, core.now_ms()) {
+            Ok(timeout_ms) => timeout_ms,
+            Err(refusal) => {
+                core.refuse(&refusal, out);
+                session.account(stat, true, &args);
+                return Ok(());
+            }
+        };
+        if let Err(refusal) = core.admit(&call) {
+            core.stats().on_rejected(Some(stat));
+            core.refuse(&refusal, out);
+            return Ok(());
+        }
+        let mut regions = core.regions_of(row, &args);
+        if regions.is_empty() {
+            regions.push(core.shared.map.regions_of(core.id).start);
+        }
+        let (ticket, waiter) = {
+            let mut held = core.hold(&regions).await;
+            core.begin_batch();
+            if held.run(&call, &args, out) != Ran::Empty {
+                return Ok(());
+            }
+            let ticket = Ticket::new(&core);
+            let mut command = Kept::default();
+            command.push(&args);
+            let waiter = Arc::new(Waiter {
+                claim: Claim::default(),
+                core: core.id,
+                ticket: ticket.number(),
+                stat,
+                command,
+                db: session.db,
+                protocol: session.protocol,
+            });
+            let mut keys: Vec<&[u8]> = Vec::new();
+            let _ = row.keys.positions(&args, |at| keys.push(args.at(at)));
+            if block.wait_on == WaitOn::FirstKey {
+                keys.truncate(1);
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                if let Some(region) = held.region_of(key) {
+                    region.add_waiter(session.db, key, waiter.clone());
+                }
+            }
+            (ticket, waiter)
+        };
+        self.flush().await.inspect_err(|_| {
+            let _ = waiter.claim.cancel();
+        })?;
+        let client = self.work.session.client.clone();
+        client.take_unblock();
+        client.blocked.store(true, Ordering::Release);
+        core.stats().blocked_clients.add(1);
+        let end = self.wait(ticket, &waiter, timeout_ms).await;
+        core.stats().blocked_clients.sub(1);
+        client.blocked.store(false, Ordering::Release);
+        core.begin_batch();
+        let out = &mut self.work.out;
+        match end {
+            End::Served(reply) => out.raw(&reply),
+            End::Timeout | End::Unblocked(Unblock::Timeout) => nil(&block, out),
+            End::Unblocked(Unblock::Error) => core.refuse(
+                &Refusal::new("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+                out,
+            ),
+            End::Gone => return Err(Ended),
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something ends the wait.
+    async fn wait(&mut self, ticket: Ticket, waiter: &Waiter, timeout_ms: u64) -> End {
+        let client = self.work.session.client.clone();
+        let core = self.work.session.core.clone();
+        let mut ticket = Some(ticket);
+        let sleep = Duration::from_millis(if timeout_ms == 0 { 0 } else { timeout_ms });
+        let mut sleep = pin!(tokio::time::sleep(sleep));
+        let (input, socket) = (&mut self.input, &mut self.socket);
+        let mut open = true;
+        let end = poll_fn(|cx| {
+            if let Some(waiting) = ticket.as_mut()
+                && let Poll::Ready(answer) = Pin::new(waiting).poll(cx)
+            {
+                ticket = None;
+                return Poll::Ready(match answer {
+                    Answer::Served(Some(reply)) => End::Served(reply),
+                    _ => End::Gone,
+                });
+            }
+            if client.is_killed() {
+                return Poll::Ready(End::Gone);
+            }
+            if let Some(how) = client.take_unblock() {
+                return Poll::Ready(End::Unblocked(how));
+            }
+            if timeout_ms > 0 && sleep.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(End::Timeout);
+            }
+            // What the client sends meanwhile is read (up to a bound) to notice when it goes.
+            while open && input.buffer.len() < 1024 * 1024 {
+                input.make_room(&core);
+                match socket.poll_fill(cx, &mut input.buffer) {
+                    Poll::Ready(Ok(0) | Err(_)) => {
+                        open = false;
+                        return Poll::Ready(End::Gone);
+                    }
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        let Some(ticket) = ticket else {
+            return end;
+        };
+        if waiter.claim.cancel() {
+            ticket.close();
+            return end;
+        }
+        // A core is serving it just now: its word decides.
+        match ticket.await {
+            Answer::Served(Some(reply)) => End::Served(reply),
+            _ => end,
+        }
+    }
+}
+
+/// What a blocking command answers when there is nothing.
+pub(super) fn nil(block: &Block, out: &mut Reply) {
+    match block.nil {
+        Nil::Bulk => out.null(),
+        Nil::Array => out.null_array(),
+    }
+}
+
+/// The timeout in milliseconds; 0 for none.
+pub(super) fn timeout_ms(block: &Block, args: &Args<'_>, now_ms: u64) -> Result<u64, Refusal> {
+    let at = match block.timeout {
+        TimeoutAt::Last => args.len().saturating_sub(1),
+        TimeoutAt::Arg(at) => at,
+    };
+    let seconds = number::parse_f64(args.at(at))
+        .ok_or(Refusal::new("ERR timeout is not a float or out of range"))?;
+    let ms = (seconds * 1000.0).ceil();
+    if ms < 0.0 {
+        return Err(Refusal::new("ERR timeout is negative"));
+    }
+    if !ms.is_finite() || ms >= i64::MAX as f64 || ms as u64 > i64::MAX as u64 - now_ms {
+        return Err(Refusal::new("ERR timeout is out of range"));
+    }
+    Ok(ms as u64)
+}

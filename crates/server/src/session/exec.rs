@@ -1,0 +1,215 @@
+//! MULTI … EXEC: commands are kept, then run together over all regions they need.
+//!
+//! EXEC holds the regions of every key of every queued command and of every watched key (all
+//! regions, if a queued command may touch any key or waits for all of them). Nothing else runs on
+//! them until it is done: atomic and isolated over any number of cores. Watches are looked at
+//! once the regions are held.
+
+use std::sync::Arc;
+
+use base::{DbIndex, Refusal};
+use command::{Flags, Run};
+use resp::{Args, Reply};
+
+use super::Session;
+use super::blocking::{nil, timeout_ms};
+use super::turn::{Slow, Step, Work, feed_monitors};
+use crate::commands::{Later, SessionRun, wrong_arity};
+use crate::cores::{Call, Kept, Ran, RegionId, Route, WatchFlag, route};
+
+/// Commands queued since MULTI.
+#[derive(Default)]
+pub struct Multi {
+    /// A command was refused while queueing: EXEC will be too.
+    pub aborted: bool,
+    /// One of them writes.
+    pub writes: bool,
+    commands: Kept,
+    /// Row number and statistics number of each.
+    heads: Vec<(usize, usize)>,
+}
+
+impl Multi {
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+}
+
+/// A watched key.
+pub struct Watch {
+    pub db: DbIndex,
+    pub key: Box<[u8]>,
+    /// Whether it was there: a key that only expired since has changed, too.
+    pub existed: bool,
+    pub flag: Arc<WatchFlag>,
+}
+
+impl Work {
+    /// Keeps a command for EXEC.
+    pub(super) fn queue(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
+        let core = self.session.core.clone();
+        let row = core.shared.commands.row(stat);
+        if row.flags.contains(Flags::NO_MULTI) {
+            let refusal = Refusal::new("ERR Command not allowed inside a transaction");
+            return self.reject(Some(stat), &refusal);
+        }
+        let call = Call {
+            row,
+            stat,
+            db: self.session.db,
+            client: &self.session.client.clone(),
+        };
+        if let Err(refusal) = core.admit(&call) {
+            return self.reject(Some(stat), &refusal);
+        }
+        if !self.pending.is_empty() {
+            return Step::Slow(Slow::Again);
+        }
+        if let Some(multi) = &mut self.session.multi {
+            let size: usize = args.iter_from(0).map(<[u8]>::len).sum();
+            if !multi.commands.has_room(size) {
+                let refusal = Refusal::new("ERR transaction too big");
+                return self.reject(Some(stat), &refusal);
+            }
+            multi.writes |= row.is_write();
+            multi.commands.push(args);
+            multi.heads.push((number, stat));
+        }
+        self.out.simple("QUEUED");
+        if self.session.reply_mode != super::ReplyMode::On {
+            let start = self.out.len() - b"+QUEUED\r\n".len();
+            self.hush = Some((self.session.reply_mode, start));
+            self.hush();
+        }
+        Step::Done
+    }
+}
+
+/// EXEC.
+pub fn exec<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        let Some(multi) = session.multi.take() else {
+            return Err(Refusal::new("ERR EXEC without MULTI"));
+        };
+        let watched = std::mem::take(&mut session.watched);
+        session.publish();
+        if multi.aborted {
+            return Err(Refusal::new(
+                "EXECABORT Transaction discarded because of previous errors.",
+            ));
+        }
+        let regions = session.regions_of_transaction(&multi, &watched);
+        if !regions.is_empty() {
+            session.held = Some(session.core.hold(&regions).await);
+            session.core.begin_batch();
+        }
+        session.in_exec = true;
+        let result = if session.is_dirty(&watched) {
+            reply.null_array();
+            Ok(())
+        } else {
+            session.run_transaction(&multi, reply).await
+        };
+        session.in_exec = false;
+        session.held = None;
+        result
+    })
+}
+
+impl Session {
+    fn regions_of_transaction(&self, multi: &Multi, watched: &[Watch]) -> Vec<RegionId> {
+        let map = &self.core.shared.map;
+        let all = || (0..map.regions()).collect();
+        let mut regions: Vec<RegionId> = watched
+            .iter()
+            .map(|watch| map.region_of(&watch.key))
+            .collect();
+        let mut found = Vec::new();
+        for (at, &(number, stat)) in multi.heads.iter().enumerate() {
+            let commands = &self.core.shared.commands;
+            let row = commands.row(stat);
+            if matches!(row.run, Run::Session | Run::Container) {
+                match commands.session_run(number, row) {
+                    Some(SessionRun::Later(_)) => return all(),
+                    _ => continue,
+                }
+            }
+            match route(map, row, &multi.commands.args(at), &mut found) {
+                Route::One(one) => regions.push(one),
+                Route::Several => regions.extend_from_slice(&found),
+                Route::All | Route::Cursor => return all(),
+                Route::Anywhere => regions.push(map.regions_of(self.core.id).start),
+            }
+        }
+        regions.sort_unstable();
+        regions.dedup();
+        regions
+    }
+
+    /// Whether a watched key has changed. Its region is held.
+    fn is_dirty(&mut self, watched: &[Watch]) -> bool {
+        if watched.iter().any(|watch| watch.flag.is_set()) {
+            return true;
+        }
+        let Some(held) = &mut self.held else {
+            return false;
+        };
+        watched.iter().any(|watch| {
+            watch.existed && held.with_view(watch.db, |view| view.kind(&watch.key).is_none())
+        })
+    }
+
+    async fn run_transaction(&mut self, multi: &Multi, reply: &mut Reply) -> Result<(), Refusal> {
+        let core = self.core.clone();
+        let commands = &core.shared.commands;
+        reply.array(multi.len());
+        for (at, &(number, stat)) in multi.heads.iter().enumerate() {
+            let row = commands.row(stat);
+            let args = multi.commands.args(at);
+            if core.shared.clients.has_monitors() {
+                feed_monitors(self, row, &args);
+            }
+            match row.run {
+                Run::Session | Run::Container => match commands.session_run(number, row) {
+                    Some(SessionRun::Now(run)) => self.run_now(stat, run, &args, reply),
+                    Some(SessionRun::Later(run)) => {
+                        Box::pin(self.run_later(stat, run, &args, reply)).await;
+                    }
+                    _ => core.refuse(&wrong_arity(row), reply),
+                },
+                _ => self.run_queued(stat, &args, reply),
+            }
+        }
+        Ok(())
+    }
+
+    fn run_queued(&mut self, stat: usize, args: &Args<'_>, reply: &mut Reply) {
+        let core = self.core.clone();
+        let row = core.shared.commands.row(stat);
+        let call = Call {
+            row,
+            stat,
+            db: self.db,
+            client: &self.client,
+        };
+        if let Run::Block(block) = &row.run
+            && let Err(refusal) = timeout_ms(block, args, core.now_ms())
+        {
+            core.refuse(&refusal, reply);
+            return;
+        }
+        let Some(held) = &mut self.held else {
+            core.refuse(&Refusal::new("ERR internal error"), reply);
+            return;
+        };
+        if held.run(&call, args, reply) == Ran::Empty
+            && let Run::Block(block) = &row.run
+        {
+            nil(block, reply);
+        }
+    }
+}

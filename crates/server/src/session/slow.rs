@@ -1,0 +1,215 @@
+//! Commands that wait. Before any of them runs, everything of this session on other cores is done
+//! and its replies are in the output; after it, the session goes on.
+
+use std::time::Duration;
+
+use base::Refusal;
+use resp::Args;
+
+use super::connection::{Connection, Ended};
+use super::turn::{Slow, Step};
+use crate::commands::LaterFn;
+use crate::cores::{Call, Kept, Ran, RegionId};
+use crate::shared::now_ms;
+
+/// The low bits of a SCAN cursor are the core, the rest is the cursor within its regions.
+const CURSOR_CORES: u64 = 1024;
+
+impl Connection {
+    pub(super) async fn run_slow(&mut self, slow: Slow) -> Result<(), Ended> {
+        match slow {
+            Slow::Again => self.again().await?,
+            Slow::Pause { writes } => {
+                self.flush().await?;
+                self.pause(writes).await?;
+                self.again().await?;
+            }
+            Slow::Hold { stat } => {
+                let regions = std::mem::take(&mut self.work.regions);
+                self.run_held(stat, &regions).await;
+                self.work.regions = regions;
+            }
+            Slow::HoldAll { stat } => {
+                let all: Vec<RegionId> = (0..self.work.session.shared().map.regions()).collect();
+                self.run_held(stat, &all).await;
+            }
+            Slow::Scan { stat } => self.scan(stat).await,
+            Slow::Block { stat } => self.block(stat).await?,
+            Slow::Later { stat, run } => self.later(stat, run).await?,
+        }
+        self.work.hush();
+        Ok(())
+    }
+
+    /// The same command once more: nothing is pending now.
+    async fn again(&mut self) -> Result<(), Ended> {
+        let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
+        let args = self.input.parser.args(bytes);
+        match self.work.dispatch(&args) {
+            Step::Done => Ok(()),
+            Step::Slow(slow) => {
+                self.settle().await;
+                Box::pin(self.run_slow(slow)).await
+            }
+        }
+    }
+
+    /// CLIENT PAUSE: waits until it is over.
+    async fn pause(&mut self, writes: bool) -> Result<(), Ended> {
+        let session = &self.work.session;
+        loop {
+            let until_ms = session.shared().paused_until_ms(writes);
+            let left_ms = until_ms.saturating_sub(now_ms());
+            if left_ms == 0 {
+                break;
+            }
+            if session.client.is_killed() {
+                return Err(Ended);
+            }
+            tokio::time::sleep(Duration::from_millis(left_ms.min(5))).await;
+        }
+        session.core.begin_batch();
+        Ok(())
+    }
+
+    /// A data command over regions that must be fetched or waited for.
+    async fn run_held(&mut self, stat: usize, regions: &[RegionId]) {
+        let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
+        let args = self.input.parser.args(bytes);
+        let session = &self.work.session;
+        let core = session.core.clone();
+        let call = Call {
+            row: core.shared.commands.row(stat),
+            stat,
+            db: session.db,
+            client: &session.client,
+        };
+        if let Err(refusal) = core.admit(&call) {
+            core.stats().on_rejected(Some(stat));
+            core.refuse(&refusal, &mut self.work.out);
+            return;
+        }
+        let mut held = if regions.is_empty() {
+            core.hold(&[core.shared.map.regions_of(core.id).start])
+                .await
+        } else {
+            core.hold(regions).await
+        };
+        core.begin_batch();
+        held.run(&call, &args, &mut self.work.out);
+    }
+
+    /// SCAN goes through the cores one after the other; the cursor says where it is.
+    async fn scan(&mut self, stat: usize) {
+        let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
+        let args = self.input.parser.args(bytes);
+        let session = &self.work.session;
+        let core = session.core.clone();
+        let call = Call {
+            row: core.shared.commands.row(stat),
+            stat,
+            db: session.db,
+            client: &session.client,
+        };
+        let out = &mut self.work.out;
+        let map = core.shared.map;
+        let Some(cursor) = base::number::parse_u64(args.at(1)) else {
+            // The command itself says what is wrong with the cursor.
+            let any = map.regions_of(core.id).start;
+            let mut held = core.hold(&[any]).await;
+            held.run(&call, &args, out);
+            return;
+        };
+        let owner = ((cursor % CURSOR_CORES) as usize).min(map.cores() - 1);
+        let regions: Vec<RegionId> = map.regions_of(owner).collect();
+        let inner = (cursor / CURSOR_CORES).to_string();
+        let command = with_cursor(&args, &inner);
+        let start = out.len();
+        let ran = {
+            let mut held = core.hold(&regions).await;
+            core.begin_batch();
+            held.run(&call, &command.args(0), out)
+        };
+        if ran != Ran::Done {
+            return;
+        }
+        let reply = out.buffer_mut().split_off(start);
+        let Some((next, rest)) = split_cursor(&reply) else {
+            out.raw(&reply);
+            return;
+        };
+        let cursor = match next {
+            0 if owner + 1 == map.cores() => 0,
+            0 => owner as u64 + 1,
+            next => next * CURSOR_CORES + owner as u64,
+        };
+        out.array(2);
+        out.bulk(cursor.to_string().as_bytes());
+        out.raw(rest);
+    }
+
+    /// A session command that waits.
+    async fn later(&mut self, stat: usize, run: LaterFn) -> Result<(), Ended> {
+        // What is there to be read is written first: it may wait for long.
+        self.flush().await?;
+        let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
+        let args = self.input.parser.args(bytes);
+        let work = &mut self.work;
+        work.session
+            .run_later(stat, run, &args, &mut work.out)
+            .await;
+        Ok(())
+    }
+}
+
+impl super::Session {
+    pub(super) async fn run_later(
+        &mut self,
+        stat: usize,
+        run: LaterFn,
+        args: &Args<'_>,
+        out: &mut resp::Reply,
+    ) {
+        let core = self.core.clone();
+        self.client
+            .last_command
+            .store(stat as u32, std::sync::atomic::Ordering::Relaxed);
+        let before = out.len();
+        let result: Result<(), Refusal> = run(self, args, out).await;
+        if let Err(refusal) = &result {
+            out.truncate(before);
+            core.refuse(refusal, out);
+        }
+        self.account(stat, result.is_err(), args);
+        core.begin_batch();
+    }
+}
+
+/// The command with another cursor.
+fn with_cursor(args: &Args<'_>, cursor: &str) -> Kept {
+    let mut kept = Kept::default();
+    let head = [args.at(0), cursor.as_bytes()];
+    kept.push_all(head.into_iter().chain(args.iter_from(2)));
+    kept
+}
+
+/// The cursor a SCAN reply begins with, and what follows it.
+fn split_cursor(reply: &[u8]) -> Option<(u64, &[u8])> {
+    let rest = reply.strip_prefix(b"*2\r\n$")?;
+    let line = rest.iter().position(|&b| b == b'\n')?;
+    let rest = rest.get(line + 1..)?;
+    let end = rest.iter().position(|&b| b == b'\r')?;
+    let cursor = base::number::parse_u64(rest.get(..end)?)?;
+    Some((cursor, rest.get(end + 2..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_reply_is_taken_apart() {
+        let reply = b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\na\r\n";
+        assert_eq!(split_cursor(reply), Some((17, &b"*1\r\n$1\r\na\r\n"[..])));
+    }
+}

@@ -1,0 +1,340 @@
+//! One command: which it is, whether it may run, where it runs. Everything that needs no waiting
+//! is done here; the rest is handed back as [`Slow`].
+
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base::Refusal;
+use command::{Command, Flags, Run};
+use resp::{Args, Reply};
+
+use super::pending::Pending;
+use super::{ReplyMode, Session};
+use crate::commands::{LaterFn, SessionRun, wrong_arity};
+use crate::cores::{Absent, Call, RegionId, Route, route};
+use crate::shared::now_ms;
+
+/// A session with its replies, and what it waits for from other cores.
+pub(super) struct Work {
+    pub session: Session,
+    pub pending: Pending,
+    pub out: Reply,
+    /// Room for the regions of one command.
+    pub regions: Vec<RegionId>,
+    /// CLIENT REPLY is not on: the mode, and where in `out` the command's reply begins.
+    pub hush: Option<(ReplyMode, usize)>,
+}
+
+pub(super) enum Step {
+    Done,
+    Slow(Slow),
+}
+
+/// Why a command has to wait. All that is pending is settled before it goes on.
+#[derive(Clone, Copy)]
+pub(super) enum Slow {
+    /// Only for what is pending.
+    Again,
+    /// For the regions in `Work::regions`.
+    Hold {
+        stat: usize,
+    },
+    /// For all regions.
+    HoldAll {
+        stat: usize,
+    },
+    /// SCAN, for the region in its cursor.
+    Scan {
+        stat: usize,
+    },
+    Block {
+        stat: usize,
+    },
+    Later {
+        stat: usize,
+        run: LaterFn,
+    },
+    /// CLIENT PAUSE.
+    Pause {
+        writes: bool,
+    },
+}
+
+impl Work {
+    /// Runs one command, or says what it waits for.
+    #[inline]
+    pub fn dispatch(&mut self, args: &Args<'_>) -> Step {
+        let shared = &self.session.core.shared;
+        let (number, row) = match shared.commands.table.resolve(args) {
+            Ok(found) => found,
+            Err(refusal) => return self.reject(None, &refusal),
+        };
+        let stat = shared.commands.stat_number(number, row);
+        if is_special(&self.session) {
+            return self.dispatch_special(number, stat, args);
+        }
+        match row.run {
+            Run::Read(_) | Run::Write(_) => run_data(
+                &self.session,
+                &mut self.pending,
+                &mut self.out,
+                &mut self.regions,
+                row,
+                stat,
+                args,
+            ),
+            Run::Block(_) => Step::Slow(Slow::Block { stat }),
+            Run::Session | Run::Container => self.run_session(number, stat, args),
+        }
+    }
+
+    /// A command of a session that has to authenticate, is in MULTI, wants no replies, is paused
+    /// or monitored.
+    #[cold]
+    fn dispatch_special(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
+        let core = self.session.core.clone();
+        let shared = &core.shared;
+        let row = shared.commands.row(stat);
+        if !self.session.authenticated && !row.flags.contains(Flags::NO_AUTH) {
+            let refusal = Refusal::new("NOAUTH Authentication required.");
+            return self.reject(Some(stat), &refusal);
+        }
+        let writes = row.is_write()
+            || (row.name == "exec" && self.session.multi.as_ref().is_some_and(|m| m.writes));
+        let until_ms = shared.paused_until_ms(writes);
+        if until_ms != 0 && until_ms > now_ms() {
+            return Step::Slow(Slow::Pause { writes });
+        }
+        if self.session.multi.is_some() && !is_control(row.name) {
+            return self.queue(number, stat, args);
+        }
+        let quiet = self.session.reply_mode;
+        let monitored = shared.clients.has_monitors();
+        if (quiet != ReplyMode::On || monitored) && !self.pending.is_empty() {
+            return Step::Slow(Slow::Again);
+        }
+        if monitored {
+            feed_monitors(&self.session, row, args);
+        }
+        if quiet != ReplyMode::On {
+            self.hush = Some((quiet, self.out.len()));
+        }
+        let step = match row.run {
+            Run::Read(_) | Run::Write(_) if quiet != ReplyMode::On => {
+                self.regions = core.regions_of(row, args);
+                match route(&shared.map, row, args, &mut Vec::new()) {
+                    Route::Cursor => Step::Slow(Slow::Scan { stat }),
+                    Route::All => Step::Slow(Slow::HoldAll { stat }),
+                    _ => Step::Slow(Slow::Hold { stat }),
+                }
+            }
+            Run::Read(_) | Run::Write(_) => run_data(
+                &self.session,
+                &mut self.pending,
+                &mut self.out,
+                &mut self.regions,
+                row,
+                stat,
+                args,
+            ),
+            Run::Block(_) => Step::Slow(Slow::Block { stat }),
+            Run::Session | Run::Container => self.run_session(number, stat, args),
+        };
+        if matches!(step, Step::Done) {
+            self.hush();
+        }
+        step
+    }
+
+    /// Drops the reply of a command that ran while CLIENT REPLY was not on.
+    pub fn hush(&mut self) {
+        let Some((mode, start)) = self.hush.take() else {
+            return;
+        };
+        match (mode, self.session.reply_mode) {
+            // CLIENT REPLY ON: its own reply is the first to be sent.
+            (ReplyMode::Off, ReplyMode::On) => {}
+            (ReplyMode::SkipNext, ReplyMode::SkipNext) => {
+                self.out.truncate(start);
+                self.session.reply_mode = ReplyMode::On;
+            }
+            _ => self.out.truncate(start),
+        }
+    }
+
+    /// A command about the session or the server.
+    fn run_session(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
+        let core = self.session.core.clone();
+        let row = core.shared.commands.row(stat);
+        match core.shared.commands.session_run(number, row) {
+            Some(SessionRun::Now(run)) => {
+                // These change nothing that commands on other cores could tell.
+                let plain = matches!(row.name, "ping" | "echo" | "select");
+                if !plain && !self.pending.is_empty() {
+                    return Step::Slow(Slow::Again);
+                }
+                self.session.run_now(stat, run, args, &mut self.out);
+                Step::Done
+            }
+            Some(SessionRun::Later(run)) => Step::Slow(Slow::Later { stat, run }),
+            Some(SessionRun::Subcommands(_) | SessionRun::Row) | None => {
+                self.reject(Some(stat), &wrong_arity(row))
+            }
+        }
+    }
+
+    /// Turns a command away before it runs. Inside MULTI that makes EXEC fail.
+    #[cold]
+    pub fn reject(&mut self, stat: Option<usize>, refusal: &Refusal) -> Step {
+        if let Some(multi) = &mut self.session.multi {
+            multi.aborted = true;
+        }
+        let core = &self.session.core;
+        core.stats().on_rejected(stat);
+        core.refuse(refusal, &mut self.out);
+        if self.session.reply_mode != ReplyMode::On {
+            // Nothing is pending then.
+            let start = self.out.len() - refusal.text().len() - 3;
+            self.hush = Some((self.session.reply_mode, start));
+            self.hush();
+        }
+        Step::Done
+    }
+
+    /// The last thing a client that breaks the protocol reads.
+    pub fn protocol_error(&mut self, text: &str) {
+        let refusal = Refusal::text_of(format!("ERR Protocol error: {text}"));
+        self.session.core.refuse(&refusal, &mut self.out);
+    }
+}
+
+impl Session {
+    /// Runs a session command that need not wait.
+    pub(super) fn run_now(
+        &mut self,
+        stat: usize,
+        run: crate::commands::NowFn,
+        args: &Args<'_>,
+        out: &mut Reply,
+    ) {
+        let core = self.core.clone();
+        self.client
+            .last_command
+            .store(stat as u32, Ordering::Relaxed);
+        let before = out.len();
+        let mode = self.reply_mode;
+        let result = run(self, args, out);
+        if let Err(refusal) = &result {
+            out.truncate(before);
+            core.refuse(refusal, out);
+        }
+        if mode == ReplyMode::On && self.reply_mode != ReplyMode::On {
+            out.truncate(before); // CLIENT REPLY OFF and SKIP answer nothing
+        }
+        self.account(stat, result.is_err(), args);
+        core.refresh_settings();
+    }
+
+    /// Counts a session command that ran.
+    pub(super) fn account(&self, stat: usize, failed: bool, args: &Args<'_>) {
+        let call = Call {
+            row: self.core.shared.commands.row(stat),
+            stat,
+            db: self.db,
+            client: &self.client,
+        };
+        self.core.account(stat, failed, args, &call);
+    }
+}
+
+/// Whether anything but running the command is to be thought of.
+#[inline]
+fn is_special(session: &Session) -> bool {
+    let shared = &session.core.shared;
+    !session.authenticated
+        || session.multi.is_some()
+        || session.reply_mode != ReplyMode::On
+        || shared.clients.has_monitors()
+        || shared.paused_until_ms(true) != 0
+}
+
+/// Commands that are not queued between MULTI and EXEC.
+fn is_control(name: &str) -> bool {
+    matches!(
+        name,
+        "exec" | "discard" | "multi" | "watch" | "quit" | "reset"
+    )
+}
+
+/// A command on keys: here, on another core, or on several.
+#[inline]
+fn run_data(
+    session: &Session,
+    pending: &mut Pending,
+    out: &mut Reply,
+    regions: &mut Vec<RegionId>,
+    row: &Command,
+    stat: usize,
+    args: &Args<'_>,
+) -> Step {
+    let core = &session.core;
+    let map = &core.shared.map;
+    let route = route(map, row, args, regions);
+    let owner = match route {
+        Route::One(region) => map.core_of(region),
+        Route::Anywhere => core.id,
+        Route::Several => {
+            let owner = regions
+                .first()
+                .map_or(core.id, |&region| map.core_of(region));
+            if regions.last().map(|&region| map.core_of(region)) != Some(owner) {
+                return Step::Slow(Slow::Hold { stat });
+            }
+            owner
+        }
+        Route::All => return Step::Slow(Slow::HoldAll { stat }),
+        Route::Cursor => return Step::Slow(Slow::Scan { stat }),
+    };
+    if owner != core.id {
+        pending.push(core, &session.client, owner, stat, session.db, args, out);
+        return Step::Done;
+    }
+    let call = Call {
+        row,
+        stat,
+        db: session.db,
+        client: &session.client,
+    };
+    session
+        .client
+        .last_command
+        .store(stat as u32, Ordering::Relaxed);
+    if let Err(refusal) = core.admit(&call) {
+        core.stats().on_rejected(Some(stat));
+        core.refuse(&refusal, out);
+        return Step::Done;
+    }
+    match core.run_here(route, regions, &call, args, out) {
+        Ok(_) => Step::Done,
+        Err(Absent) => {
+            if let Route::One(region) = route {
+                *regions = vec![region];
+            } else if route == Route::Anywhere {
+                *regions = vec![map.regions_of(core.id).start];
+            }
+            Step::Slow(Slow::Hold { stat })
+        }
+    }
+}
+
+/// Shows a command to sessions in MONITOR.
+pub(super) fn feed_monitors(session: &Session, row: &Command, args: &Args<'_>) {
+    if row.flags.intersects(Flags::SKIP_MONITOR | Flags::ADMIN) {
+        return;
+    }
+    let now_us = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as u64);
+    let clients = &session.core.shared.clients;
+    clients.feed_monitors(args, session.db, &session.client.addr, now_us);
+}
