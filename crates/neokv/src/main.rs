@@ -31,8 +31,17 @@ fn start(flags: &config::Given) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return complain(&error.to_string()),
     };
-    println!("{}", banner(&settings));
-    complain("the server is being written")
+    let line = banner(&settings);
+    let node = match server::start(settings) {
+        Ok(node) => node,
+        Err(error) => return complain(&error.to_string()),
+    };
+    println!("{line}");
+    if let Err(error) = server::shutdown::on_signals(node.shared().clone()) {
+        return complain(&format!("cannot listen to signals: {error}"));
+    }
+    node.wait();
+    ExitCode::SUCCESS
 }
 
 /// What is starting, in one line.
