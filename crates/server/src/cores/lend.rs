@@ -33,7 +33,7 @@ use keyspace::{Keyspace, Router, View};
 use resp::{Args, Reply};
 
 use super::mailbox::{Message, RegionMask};
-use super::region::Region;
+use super::region::{Region, RegionBox};
 use super::run::{Call, Ran};
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, Map, RegionId};
@@ -96,7 +96,7 @@ impl Home {
     }
 
     /// Moves the regions of `mask` out, in order, if all are home.
-    pub fn take(&mut self, mask: RegionMask) -> Option<Vec<Box<Region>>> {
+    pub fn take(&mut self, mask: RegionMask) -> Option<Vec<RegionBox>> {
         if !self.has_all(mask) {
             return None;
         }
@@ -124,7 +124,7 @@ impl Home {
     }
 
     /// The first request in line that can be granted and overlaps no earlier one.
-    fn next_grant(&mut self) -> Option<(Wanted, Vec<Box<Region>>)> {
+    fn next_grant(&mut self) -> Option<(Wanted, Vec<RegionBox>)> {
         let mut earlier: RegionMask = 0;
         let mut found = None;
         for (at, wanted) in self.line.iter().enumerate() {
@@ -164,23 +164,20 @@ impl Core {
         held
     }
 
-    async fn borrow_from(self: &Rc<Self>, owner: CoreId, mask: RegionMask) -> Vec<Box<Region>> {
+    async fn borrow_from(self: &Rc<Self>, owner: CoreId, mask: RegionMask) -> Vec<RegionBox> {
         let ticket = if owner == self.id {
-            let ticket = {
-                let mut home = self.home.borrow_mut();
-                if !home.wanted(mask)
-                    && let Some(regions) = home.take(mask)
-                {
-                    return regions;
-                }
-                let ticket = Ticket::new(self);
-                home.line.push_back(Wanted {
-                    mask,
-                    core: self.id,
-                    ticket: ticket.number(),
-                });
-                ticket
-            };
+            let mut home = self.home.borrow_mut();
+            if !home.wanted(mask)
+                && let Some(regions) = home.take(mask)
+            {
+                return regions;
+            }
+            let ticket = Ticket::new(self);
+            home.line.push_back(Wanted {
+                mask,
+                core: self.id,
+                ticket: ticket.number(),
+            });
             ticket
         } else {
             self.credit(owner).await;
@@ -247,7 +244,7 @@ impl Core {
     }
 
     /// Regions come home: their effects are handled, then those in line get their turn.
-    pub(super) fn take_back(self: &Rc<Self>, regions: Vec<Box<Region>>) {
+    pub(super) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
         let mut effects = false;
         {
             let mut home = self.home.borrow_mut();
@@ -279,7 +276,7 @@ impl Core {
         }
     }
 
-    fn grant(self: &Rc<Self>, to: CoreId, ticket: usize, regions: Vec<Box<Region>>) {
+    fn grant(self: &Rc<Self>, to: CoreId, ticket: usize, regions: Vec<RegionBox>) {
         if to == self.id {
             if let Some(answer) = self.tickets.deliver(ticket, Answer::Regions(regions)) {
                 self.on_unwanted(answer);
@@ -297,7 +294,7 @@ impl Core {
     }
 
     /// Gives regions back to their owners.
-    pub(super) fn give_back(self: &Rc<Self>, regions: Vec<Box<Region>>) {
+    pub(super) fn give_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
         let map = self.shared.map;
         let mut rest = regions.into_iter().peekable();
         while let Some(first) = rest.next() {
@@ -319,7 +316,7 @@ impl Core {
 pub struct Held {
     core: Rc<Core>,
     /// Ascending.
-    regions: Vec<Box<Region>>,
+    regions: Vec<RegionBox>,
 }
 
 impl Held {

@@ -24,7 +24,7 @@ use crossbeam_queue::SegQueue;
 
 use super::CoreId;
 use super::batch::Batch;
-use super::region::Region;
+use super::region::RegionBox;
 
 /// Requests (batches, lends) one core may have under way at another.
 pub const CREDITS: u32 = 256;
@@ -46,10 +46,10 @@ pub enum Message {
     Lent {
         owner: CoreId,
         ticket: usize,
-        regions: Vec<Box<Region>>,
+        regions: Vec<RegionBox>,
     },
     Return {
-        regions: Vec<Box<Region>>,
+        regions: Vec<RegionBox>,
     },
     /// The reply of a blocked command.
     Served {

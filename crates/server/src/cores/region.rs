@@ -22,6 +22,9 @@ pub struct Region {
     added: usize,
 }
 
+/// A region on its way: only the pointer moves between cores.
+pub type RegionBox = Box<Region>;
+
 /// Who wants to know about one key.
 #[derive(Default)]
 pub struct Interest {

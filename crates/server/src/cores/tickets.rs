@@ -14,11 +14,11 @@ use slab::Slab;
 
 use super::Core;
 use super::batch::Batch;
-use super::region::Region;
+use super::region::RegionBox;
 
 pub enum Answer {
     Batch(Box<Batch>),
-    Regions(Vec<Box<Region>>),
+    Regions(Vec<RegionBox>),
     /// Reply of a blocked command; `None` if it was cancelled while being served.
     Served(Option<Vec<u8>>),
 }
