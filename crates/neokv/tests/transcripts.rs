@@ -14,7 +14,6 @@ fn pure_table() {
 }
 
 #[test]
-#[ignore = "until the server lands"]
 fn server_with_1_shard() {
     let server = Server::neokv(1);
     let mut target = Live::new(server.port).expect("connect");
@@ -22,7 +21,6 @@ fn server_with_1_shard() {
 }
 
 #[test]
-#[ignore = "until the server lands"]
 fn server_with_4_shards() {
     let server = Server::neokv(4);
     let mut target = Live::new(server.port).expect("connect");
