@@ -71,7 +71,7 @@ pub fn run_all(target: &mut dyn Target, kind: Kind) {
             .map_err(|err| err.to_string())
             .and_then(|()| run(&script, target, kind, &mut |_, _| {}));
         if let Err(why) = result {
-            failures.push(format!("{}:{why}", path.display()));
+            failures.push(format!("{}\n{why}", path.display()));
         }
     }
     assert!(
@@ -83,7 +83,10 @@ pub fn run_all(target: &mut dyn Target, kind: Kind) {
     println!("{steps} steps as expected");
 }
 
-/// Runs one transcript up to its first difference. `seen` is given every reply.
+/// Differences of one file that are shown.
+const SHOWN: usize = 12;
+
+/// Runs one transcript; the error names what differed. `seen` is given every reply.
 pub fn run(
     script: &Script,
     target: &mut dyn Target,
@@ -91,15 +94,23 @@ pub fn run(
     seen: &mut dyn FnMut(&Step, &Value),
 ) -> Result<(), String> {
     let mut client = 1;
+    let mut differences = Vec::new();
     for step in &script.steps {
+        if differences.len() == SHOWN {
+            break;
+        }
         if step.pure_skip && kind == Kind::Pure {
             continue;
         }
         let at = |why: String| {
             let text = &script.lines[step.line];
-            format!("{}: {text}\n{why}", step.line + 1)
+            format!("line {}: {text}\n{why}", step.line + 1)
         };
-        let failed = |err: io::Error| at(format!("  failed: {err}"));
+        // Without a reply, nothing after it can be compared.
+        let failed = |err: io::Error| {
+            let last = at(format!("  failed: {err}"));
+            [differences.join("\n"), last].join("\n")
+        };
         let got = match &step.action {
             Action::Client(n) => {
                 client = *n;
@@ -127,17 +138,21 @@ pub fn run(
         if let Some(Expected::Reply(pattern)) = &step.expected
             && !pattern.matches(&got)
         {
-            return Err(at(format!(
+            let difference = at(format!(
                 "  expected:\n{}\n  got:\n{}",
                 margin(&script.lines[step.expected_lines.clone()]),
                 margin(&notation::render(&got))
-            )));
+            ));
+            differences.push(difference);
         }
         if step.expected.is_none() && kind != Kind::Oracle {
-            return Err(at("  no reply is written down: record it (README)".into()));
+            differences.push(at("  no reply is written down: record it (README)".into()));
         }
     }
-    Ok(())
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(differences.join("\n")),
+    }
 }
 
 /// Sends and receives, once or until it is as expected; `None` if no reply is to be read now.

@@ -290,6 +290,8 @@ impl Target for Live {
 
     fn reset(&mut self) -> io::Result<()> {
         self.clients.clear();
+        // A transcript that stopped half-way must not spoil the next.
+        self.control.ask(&["CONFIG", "SET", "requirepass", ""])?;
         match self.control.ask(&["FLUSHALL"])? {
             Value::Simple(_) => Ok(()),
             other => Err(io::Error::other(format!("FLUSHALL: {other:?}"))),
