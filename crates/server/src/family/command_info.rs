@@ -125,7 +125,7 @@ fn info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
     for name in args.iter_from(2) {
         match find(session, name) {
             Some(row) => listing::info(row, reply),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())

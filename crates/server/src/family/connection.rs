@@ -223,7 +223,7 @@ fn hello(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<()
     if !session.authenticated {
         return Err(Refusal::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time",
         ));
     }

@@ -108,7 +108,8 @@ impl Connection {
         let out = &mut self.work.out;
         match end {
             End::Served(reply) => out.raw(&reply),
-            End::Timeout | End::Unblocked(Unblock::Timeout) => nil(&block, out),
+            // Always a null array, even for BLMOVE whose reply would be a string: so does Redis 7.0.
+            End::Timeout | End::Unblocked(Unblock::Timeout) => out.null_array(),
             End::Unblocked(Unblock::Error) => core.refuse(
                 &Refusal::new("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
                 out,
@@ -176,7 +177,7 @@ impl Connection {
     }
 }
 
-/// What a blocking command answers when there is nothing.
+/// What a blocking command answers inside MULTI when there is nothing.
 pub(super) fn nil(block: &Block, out: &mut Reply) {
     match block.nil {
         Nil::Bulk => out.null(),
