@@ -95,7 +95,8 @@ pub struct Block {
     pub run: BlockFn,
     pub timeout: TimeoutAt,
     pub wait_on: WaitOn,
-    /// What the client reads when the time is up, and inside MULTI when there is nothing.
+    /// What the client reads inside MULTI when there is nothing. When the time is up it is the null
+    /// array, whatever the command.
     pub nil: Nil,
 }
 

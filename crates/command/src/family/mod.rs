@@ -37,5 +37,8 @@ pub const ALL: &[&[Command]] = &[
     string::lcs::ROWS,
     string::range::ROWS,
     string::value::ROWS,
-    zset::ROWS,
+    zset::algebra::ROWS,
+    zset::member::ROWS,
+    zset::pop::ROWS,
+    zset::range::ROWS,
 ];
