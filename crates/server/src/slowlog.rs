@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn long_commands_are_shortened() {
-        let long = vec![b'x'; 200];
+        let long = [b'x'; 200];
         let mut words: Vec<&[u8]> = vec![b"SADD", b"key"];
         words.extend(std::iter::repeat_n(&long[..], 38));
         let kept = with_args(&words, shortened);

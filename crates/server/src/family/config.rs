@@ -83,7 +83,7 @@ fn get(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), 
 }
 
 fn set(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    if args.len() % 2 != 0 {
+    if !args.len().is_multiple_of(2) {
         return Err(Refusal::Syntax);
     }
     let words: Vec<String> = args

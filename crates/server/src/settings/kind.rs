@@ -255,7 +255,7 @@ fn parse_save(text: &str) -> Result<Vec<SavePoint>, String> {
 
 fn parse_limits(text: &str, mut limits: OutputLimits) -> Result<OutputLimits, String> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    if words.len() % 4 != 0 {
+    if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
     }
     for group in words.chunks_exact(4) {
