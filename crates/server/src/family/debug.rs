@@ -52,6 +52,7 @@ fn debug<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
             (b"htstats", 3) => htstats(session, args, reply).await,
             (b"digest", 2) => digest_all(session, reply).await,
             (b"digest-value", _) => digest_values(session, args, reply).await,
+            (b"reload", _) => super::persistence::reload(session, args, reply).await,
             (b"populate", 3..=5) => populate(session, args, reply).await,
             (b"protocol", 3) => protocol::reply(args, reply),
             (b"error", 3) => Err(Refusal::text_of(

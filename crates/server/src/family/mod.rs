@@ -11,6 +11,7 @@ mod info;
 mod latency;
 mod memory;
 mod monitor;
+mod persistence;
 mod rows;
 mod server;
 mod slowlog;
@@ -27,6 +28,7 @@ pub const ALL: &[&[SessionCommand]] = &[
     latency::ROWS,
     memory::ROWS,
     monitor::ROWS,
+    persistence::ROWS,
     server::ROWS,
     slowlog::ROWS,
     transactions::ROWS,

@@ -107,8 +107,7 @@ async fn write(shared: &Shared, spaces: &mut [&mut Keyspace]) -> Result<(), Refu
         eprintln!("save failed: {why}");
         Refusal::new("ERR")
     };
-    let mut parts =
-        saving::start(plan, 1, on_end).map_err(|error| failed(error.to_string()))?;
+    let mut parts = saving::start(plan, 1, on_end).map_err(|error| failed(error.to_string()))?;
     let Some(part) = parts.pop() else {
         return Err(Refusal::new("ERR"));
     };
@@ -140,7 +139,9 @@ async fn write(shared: &Shared, spaces: &mut [&mut Keyspace]) -> Result<(), Refu
         Err(_) => return Err(failed("the saver is gone".into())),
     }
     let status = &shared.saving;
-    status.changes_at_last_save.store(changes, Ordering::Relaxed);
+    status
+        .changes_at_last_save
+        .store(changes, Ordering::Relaxed);
     status
         .last_save_seconds
         .store(now_ms() / 1000, Ordering::Relaxed);
@@ -164,7 +165,9 @@ pub async fn reload(
         } else if args.is(i, "MERGE") {
             merge = true;
         } else {
-            return Err(Refusal::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options."));
+            return Err(Refusal::new(
+                "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+            ));
         }
     }
     let shared = session.shared().clone();
@@ -210,7 +213,9 @@ pub async fn reload(
             // What is in memory is what the file has.
             let changes = spaces.iter().map(|space| space.changes()).sum();
             let status = &shared.saving;
-            status.changes_at_last_save.store(changes, Ordering::Relaxed);
+            status
+                .changes_at_last_save
+                .store(changes, Ordering::Relaxed);
         }
     }
     session.release(held);
@@ -246,9 +251,7 @@ fn shutdown<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
         }
         let wanted = save || (!no_save && !session.shared().settings.current().save.is_empty());
         if wanted && save_held(session).await.is_err() && !force {
-            return Err(Refusal::new(
-                "ERR Errors trying to SHUTDOWN. Check logs.",
-            ));
+            return Err(Refusal::new("ERR Errors trying to SHUTDOWN. Check logs."));
         }
         // Saved already: whoever stops the cores need not save again.
         session.shared().shutdown.ask(Stop { save: false });

@@ -1,4 +1,4 @@
-//! The server as a whole: TIME, LOLWUT, WAIT, ROLE, REPLICAOF NO ONE, LASTSAVE, FUNCTION FLUSH.
+//! The server as a whole: TIME, LOLWUT, WAIT, ROLE, REPLICAOF NO ONE, FUNCTION FLUSH.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -116,16 +116,6 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(replicaof),
     },
     SessionCommand {
-        row: Command {
-            name: "lastsave",
-            arity: Arity::Exactly(1),
-            flags: ANYTIME.union(Flags::FAST).union(Flags::DANGEROUS),
-            summary: "Returns the Unix time of the last save that succeeded.",
-            ..SERVER
-        },
-        run: SessionRun::Now(lastsave),
-    },
-    SessionCommand {
         row: rows::container(
             SERVER,
             "function",
@@ -187,7 +177,7 @@ fn wait<'a>(
         if timeout_ms < 0 {
             return Err(Refusal::new("ERR timeout is negative"));
         }
-        if replicas > 0 && session.multi.is_none() {
+        if replicas > 0 && !session.in_exec() {
             wait_for_nothing(session, timeout_ms as u64).await;
         }
         reply.int(0);
@@ -233,12 +223,6 @@ fn replicaof(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), 
     Err(Refusal::new(
         "ERR this server does not replicate from another; only REPLICAOF NO ONE is possible",
     ))
-}
-
-fn lastsave(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let status = &session.shared().saving;
-    reply.int(status.last_save_seconds.load(Ordering::Relaxed) as i64);
-    Ok(())
 }
 
 fn function_flush(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
