@@ -71,7 +71,7 @@ pub struct Core {
     clock: quanta::Clock,
     /// Reading of the clock when the last command ended.
     tick: Cell<u64>,
-    /// `slowlog-log-slower-than` in ticks.
+    /// `slowlog-log-slower-than` or `latency-monitor-threshold` in ticks, the lower.
     slow_ticks: Cell<u64>,
     buffers: RefCell<Vec<Vec<u8>>>,
     /// The sessions of this core, for upkeep.
@@ -125,17 +125,23 @@ impl Core {
 
     #[cold]
     fn take_settings(&self, settings: Arc<Settings>) {
-        let threshold_us = settings.slowlog_slower_than_us;
-        self.slow_ticks.set(match u64::try_from(threshold_us) {
-            Ok(us) => {
-                // Ticks per nanosecond, from a span long enough to be exact.
-                let span = 1u64 << 30;
-                let nanos = self.clock.delta_as_nanos(0, span).max(1);
-                (u128::from(us) * 1000 * u128::from(span) / u128::from(nanos))
-                    .min(u128::from(u64::MAX - 1)) as u64
-            }
-            Err(_) => u64::MAX,
-        });
+        // The lower of the two thresholds; `on_slow` then asks which it was.
+        let latency_us = match settings.latency_monitor_threshold_ms {
+            0 => None,
+            ms => Some(ms.saturating_mul(1000)),
+        };
+        let slowlog_us = u64::try_from(settings.slowlog_slower_than_us).ok();
+        self.slow_ticks
+            .set(match slowlog_us.into_iter().chain(latency_us).min() {
+                Some(us) => {
+                    // Ticks per nanosecond, from a span long enough to be exact.
+                    let span = 1u64 << 30;
+                    let nanos = self.clock.delta_as_nanos(0, span).max(1);
+                    (u128::from(us) * 1000 * u128::from(span) / u128::from(nanos))
+                        .min(u128::from(u64::MAX - 1)) as u64
+                }
+                None => u64::MAX,
+            });
         self.settings.replace(settings);
     }
 

@@ -179,14 +179,22 @@ impl Core {
 
     #[cold]
     fn on_slow(&self, ticks: u64, args: &Args<'_>, call: &Call<'_>) {
-        if call.row.flags.contains(Flags::SKIP_SLOWLOG) {
-            return;
-        }
         let us = self.clock.delta_as_nanos(0, ticks) / 1000;
-        let max_len = self.settings().slowlog_max_len;
-        self.shared
-            .slowlog
-            .add(args, us, self.now_ms(), Some(call.client), max_len);
+        let settings = self.settings();
+        let threshold_ms = settings.latency_monitor_threshold_ms;
+        if threshold_ms > 0 && us / 1000 >= threshold_ms {
+            let fast = call.row.flags.contains(Flags::FAST);
+            let event = if fast { "fast-command" } else { "command" };
+            self.shared.latency.add(event, us / 1000, self.now_ms());
+        }
+        let slower_than = settings.slowlog_slower_than_us;
+        let logged = slower_than >= 0 && us >= slower_than as u64;
+        if logged && !call.row.flags.contains(Flags::SKIP_SLOWLOG) {
+            let max_len = settings.slowlog_max_len;
+            self.shared
+                .slowlog
+                .add(args, us, self.now_ms(), Some(call.client), max_len);
+        }
     }
 }
 

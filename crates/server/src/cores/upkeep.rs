@@ -29,6 +29,9 @@ impl Core {
             self.begin_batch();
             self.expire().await;
             self.tidy(round.is_multiple_of(RARE));
+            if self.id == 0 {
+                self.shared.rates.sample(&self.shared, self.now_ms());
+            }
             memory::publish();
             if round.is_multiple_of(RARE) {
                 self.end_idle_sessions();
