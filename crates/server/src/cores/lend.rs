@@ -260,7 +260,10 @@ impl Core {
     }
 
     /// Grants what can be granted. Needed whenever a region has come home.
-    fn grant_next(self: &Rc<Self>) {
+    pub(super) fn grant_next(self: &Rc<Self>) {
+        if self.serving.get() {
+            return;
+        }
         loop {
             let next = {
                 let mut home = self.home.borrow_mut();

@@ -77,6 +77,8 @@ pub struct Core {
     /// The sessions of this core, for upkeep.
     clients: RefCell<BTreeMap<u64, Arc<Client>>>,
     stopping: Cell<bool>,
+    /// Effects are being handled; see `serve`.
+    serving: Cell<bool>,
 }
 
 impl Core {
@@ -101,6 +103,7 @@ impl Core {
             buffers: RefCell::default(),
             clients: RefCell::default(),
             stopping: Cell::new(false),
+            serving: Cell::new(false),
             shared,
         };
         core.refresh_settings();

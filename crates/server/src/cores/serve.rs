@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Keys, Run, WaitOn};
@@ -19,9 +20,39 @@ use super::run::call_function;
 use super::tickets::Answer;
 use super::{Core, Kept, RegionId};
 
+/// The head of a line.
+enum First {
+    Claimed(Arc<Waiter>),
+    Nobody,
+    /// It is being served elsewhere, or the region is away.
+    NotNow,
+}
+
+/// While it lives, effects are being handled.
+struct Serving<'a>(&'a Rc<Core>);
+
+impl<'a> Serving<'a> {
+    fn begin(core: &'a Rc<Core>) -> Self {
+        core.serving.set(true);
+        Serving(core)
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.serving.set(false);
+        self.0.grant_next();
+    }
+}
+
 impl Core {
-    /// Handles the effects of all regions that are home, and the effects of that.
+    /// Handles the effects of all regions that are home, and the effects of that. Regions that
+    /// come home meanwhile are lent again only when all is done.
     pub fn on_effects(self: &Rc<Self>) {
+        if self.serving.get() {
+            return; // the caller further up goes on until nothing is left
+        }
+        let serving = Serving::begin(self);
         loop {
             let mut ready: Vec<(RegionId, DbIndex, Box<[u8]>)> = Vec::new();
             {
@@ -47,29 +78,29 @@ impl Core {
                 }
             }
             if ready.is_empty() {
-                return;
+                break;
             }
             for (region, db, key) in ready {
                 self.serve(region, db, &key);
             }
         }
+        drop(serving);
     }
 
     /// Serves those in line for a key until there is nothing left for them.
     fn serve(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
-        while let Some(waiter) = self.claim_first(region, db, key) {
+        loop {
+            let waiter = match self.claim_first(region, db, key) {
+                First::Claimed(waiter) => waiter,
+                First::Nobody => return,
+                First::NotNow => return self.serve_soon(region, db, key),
+            };
             let row = self.shared.commands.row(waiter.stat);
             let command = only_key(row, &waiter.command.args(0), key);
             let regions = self.regions_of(row, &command.args(0));
             match self.try_hold(&regions) {
-                Some(mut held) => {
-                    let served = self.attempt(&waiter, &command, &mut held);
-                    if !served && let Some(region) = held.region_of(key) {
-                        region.put_waiter_first(db, key, waiter.clone());
-                    }
-                    drop(held);
-                    if !served {
-                        self.unserve(&waiter);
+                Some(held) => {
+                    if !self.serve_held(held, &waiter, &command, db, key) {
                         return;
                     }
                 }
@@ -79,15 +110,9 @@ impl Core {
                     let core = self.clone();
                     let key: Box<[u8]> = key.into();
                     tokio::task::spawn_local(async move {
-                        let mut held = core.hold(&regions).await;
-                        let served = core.attempt(&waiter, &command, &mut held);
-                        if !served && let Some(region) = held.region_of(&key) {
-                            region.put_waiter_first(db, &key, waiter.clone());
-                        }
-                        drop(held);
-                        if !served {
-                            core.unserve(&waiter);
-                        }
+                        let held = core.hold(&regions).await;
+                        core.begin_batch();
+                        core.serve_held(held, &waiter, &command, db, &key);
                     });
                     return;
                 }
@@ -95,21 +120,65 @@ impl Core {
         }
     }
 
-    /// Takes the first live waiter out of a key's line, claimed.
-    fn claim_first(&self, region: RegionId, db: DbIndex, key: &[u8]) -> Option<Arc<Waiter>> {
-        let mut home = self.home.borrow_mut();
-        let interest = home.region_mut(region)?.interest_mut(db, key)?;
-        while let Some(waiter) = interest.waiters.pop_front() {
-            if waiter.claim.serve() {
-                return Some(waiter);
+    /// One attempt over held regions; whether there was something. If not, the waiter is back at
+    /// the head of its line and free to be claimed before anybody else gets the region.
+    fn serve_held(
+        self: &Rc<Self>,
+        mut held: Held,
+        waiter: &Arc<Waiter>,
+        command: &Kept,
+        db: DbIndex,
+        key: &[u8],
+    ) -> bool {
+        let served = self.attempt(waiter, command, &mut held);
+        if !served {
+            if let Some(region) = held.region_of(key) {
+                region.put_waiter_first(db, key, waiter.clone());
             }
-            if !waiter.claim.is_over() {
-                // Another key is serving it just now; it keeps its place here until that is known.
-                interest.waiters.push_front(waiter);
-                return None;
+            if waiter.claim.unserve() {
+                self.answer_waiter(waiter, None);
             }
         }
-        None
+        served
+    }
+
+    /// Comes back to a line whose first waiter another core is just trying to serve, or whose
+    /// region is lent: without this, what is there would wait for the next change of the key.
+    fn serve_soon(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+        let core = self.clone();
+        let key: Box<[u8]> = key.into();
+        tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                if core.home.borrow_mut().region_mut(region).is_some() {
+                    core.begin_batch();
+                    core.serve(region, db, &key);
+                    core.on_effects();
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Takes the first live waiter out of a key's line, claimed.
+    fn claim_first(&self, region: RegionId, db: DbIndex, key: &[u8]) -> First {
+        let mut home = self.home.borrow_mut();
+        let Some(region) = home.region_mut(region) else {
+            return First::NotNow;
+        };
+        let Some(interest) = region.interest_mut(db, key) else {
+            return First::Nobody;
+        };
+        while let Some(waiter) = interest.waiters.pop_front() {
+            if waiter.claim.serve() {
+                return First::Claimed(waiter);
+            }
+            if !waiter.claim.is_over() {
+                interest.waiters.push_front(waiter);
+                return First::NotNow;
+            }
+        }
+        First::Nobody
     }
 
     /// One attempt for a claimed waiter; true if its session has its reply.
@@ -144,12 +213,6 @@ impl Core {
         waiter.claim.served();
         self.answer_waiter(waiter, Some(reply.into_bytes()));
         true
-    }
-
-    fn unserve(&self, waiter: &Waiter) {
-        if waiter.claim.unserve() {
-            self.answer_waiter(waiter, None);
-        }
     }
 
     fn answer_waiter(&self, waiter: &Waiter, reply: Option<Vec<u8>>) {

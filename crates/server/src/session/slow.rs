@@ -150,8 +150,11 @@ impl Connection {
 
     /// A session command that waits.
     async fn later(&mut self, stat: usize, run: LaterFn) -> Result<(), Ended> {
-        // What is there to be read is written first: it may wait for long.
-        self.flush().await?;
+        // What is there to be read is written first: it may wait for long. Transactions do not.
+        let row = self.work.session.shared().commands.row(stat);
+        if row.group != command::Group::Transactions {
+            self.flush().await?;
+        }
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let work = &mut self.work;
