@@ -157,10 +157,12 @@ fn big_values_are_exact() {
 #[test]
 fn a_port_in_use_is_named() {
     let node = node(1, |_| {});
-    let mut settings = server::Settings::default();
-    settings.num_shards = 1;
-    settings.bind = vec!["127.0.0.1".into()];
-    settings.redis_port = node.port();
+    let settings = server::Settings {
+        num_shards: 1,
+        bind: vec!["127.0.0.1".into()],
+        redis_port: node.port(),
+        ..server::Settings::default()
+    };
     let Err(error) = server::start(settings) else {
         panic!("two nodes on one port");
     };

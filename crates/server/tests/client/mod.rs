@@ -43,10 +43,12 @@ impl Value {
 
 /// A node on a free port.
 pub fn node(shards: usize, change: impl FnOnce(&mut Settings)) -> Server {
-    let mut settings = Settings::default();
-    settings.num_shards = shards;
-    settings.redis_port = 0;
-    settings.bind = vec!["127.0.0.1".into()];
+    let mut settings = Settings {
+        num_shards: shards,
+        redis_port: 0,
+        bind: vec!["127.0.0.1".into()],
+        ..Settings::default()
+    };
     change(&mut settings);
     server::start(settings).unwrap_or_else(|error| panic!("{error}"))
 }
