@@ -56,7 +56,11 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
         return Some(if text.starts_with('-') { -value } else { value });
     }
     let value: f64 = text.parse().ok()?;
-    // strtod reports a finite text beyond the range as an error.
+    // strtod reports a finite text beyond the range, or too near to zero, as an error.
+    let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
+    if value == 0.0 && mantissa.contains(|c: char| matches!(c, '1'..='9')) {
+        return None;
+    }
     let spelled_infinite = unsigned.starts_with(['i', 'I']);
     (!value.is_nan() && (value.is_finite() || spelled_infinite)).then_some(value)
 }
@@ -163,7 +167,7 @@ mod tests {
         assert_eq!(parse_f64(b"-inf"), Some(f64::NEG_INFINITY));
         assert_eq!(parse_f64(b"+INF"), Some(f64::INFINITY));
         assert_eq!(parse_f64(b"0x10"), Some(16.0));
-        for bad in ["", "nan", " 1", "1 ", "1e999", "one", "0x"] {
+        for bad in ["", "nan", " 1", "1 ", "1e999", "1e-400", "one", "0x"] {
             assert_eq!(parse_f64(bad.as_bytes()), None, "{bad}");
         }
     }
