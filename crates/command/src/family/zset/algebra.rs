@@ -8,6 +8,7 @@ use base::{IntText, Refusal};
 use keyspace::{Set, Txn, ValueRef, View, Zset};
 use resp::{Args, Reply};
 
+use super::member::plain_zero;
 use super::range::store;
 use super::{GROW, READ, Show, ZSET};
 use crate::{Arity, Command, Flags, Keys, Run};
@@ -271,7 +272,8 @@ impl<'v> Query<'v> {
         Ok(())
     }
 
-    fn result(mut self, view: &View<'_>, operation: Operation) -> Zset {
+    /// The result; its scores are kept as `kept` makes them.
+    fn result(mut self, view: &View<'_>, operation: Operation, kept: fn(f64) -> f64) -> Zset {
         let mut result = Zset::new();
         let tuning = view.tuning();
         match operation {
@@ -283,20 +285,20 @@ impl<'v> Query<'v> {
                             Some(present) => self.aggregate.combine(present, score),
                             None => score,
                         };
-                        result.insert(member, score, tuning);
+                        result.insert(member, kept(score), tuning);
                         true
                     });
                 }
             }
             Operation::Intersection => self.intersect(|member, score| {
-                result.insert(member, score, tuning);
+                result.insert(member, kept(score), tuning);
                 true
             }),
             Operation::Difference => {
                 if let Some((first, others)) = self.inputs.split_first() {
                     first.walk(|member, score| {
                         if others.iter().all(|other| other.score(member).is_none()) {
-                            result.insert(member, score, tuning);
+                            result.insert(member, kept(score), tuning);
                         }
                         true
                     });
@@ -332,7 +334,7 @@ fn show(
 ) -> Result<(), Refusal> {
     let query = Query::parse(view, args, 1, operation, Purpose::Return)?;
     let show = query.show;
-    let result = query.result(view, operation);
+    let result = query.result(view, operation, |score| score);
     show.entries(result.len(), result.iter_from(0), reply);
     Ok(())
 }
@@ -344,7 +346,7 @@ fn keep(
     operation: Operation,
 ) -> Result<(), Refusal> {
     let query = Query::parse(txn, args, 2, operation, Purpose::Store)?;
-    let result = query.result(txn, operation);
+    let result = query.result(txn, operation, plain_zero);
     store(txn, args.at(1), result, reply);
     Ok(())
 }

@@ -171,6 +171,12 @@ impl Rules {
     }
 }
 
+/// Redis keeps the scores of small sorted sets as integers where it can, and so forgets the sign
+/// of a zero.
+pub(super) fn plain_zero(score: f64) -> f64 {
+    score + 0.0
+}
+
 fn zadd(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let (rules, first) = Rules::parse(args)?;
     let key = args.at(1);
@@ -199,11 +205,11 @@ fn zadd(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Ref
         let present = zset.score(member);
         match (present, rules.score(present, given)?) {
             (None, Some(score)) => {
-                zset.insert(member, score);
+                zset.insert(member, plain_zero(score));
                 added += 1;
             }
             (Some(present), Some(score)) if present != score => {
-                zset.insert(member, score);
+                zset.insert(member, plain_zero(score));
                 changed += 1;
             }
             _ => {}
@@ -239,7 +245,7 @@ fn increment(
         return Ok(());
     };
     if present != Some(score) {
-        txn.zset_or_new(key)?.insert(member, score);
+        txn.zset_or_new(key)?.insert(member, plain_zero(score));
     }
     reply.double(score);
     Ok(())
