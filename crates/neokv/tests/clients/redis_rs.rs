@@ -27,7 +27,7 @@ fn plain(con: &mut Connection) -> RedisResult<()> {
     assert!((1..=100).contains(&con.ttl::<_, i64>("k")?));
     assert_eq!(con.get::<_, Option<String>>("none")?, None);
     assert_eq!(con.incr::<_, _, i64>("n", 5)?, 5);
-    let blob: Vec<u8> = (0..3_000_000u32).map(|n| (n * 31 >> 3) as u8).collect();
+    let blob: Vec<u8> = (0..3_000_000u32).map(|n| ((n * 31) >> 3) as u8).collect();
     let _: () = con.set("blob", &blob)?;
     assert_eq!(con.get::<_, Vec<u8>>("blob")?, blob);
     let _: () = con.mset(&[("a", 1), ("b", 2), ("c", 3)])?;
