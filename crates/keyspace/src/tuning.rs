@@ -41,6 +41,9 @@ pub struct Tuning {
     pub maxmemory_samples: usize,
     pub lfu_log_factor: u32,
     pub lfu_decay_minutes: u32,
+    /// Keys the hash of the collections' tables when they are made: clients that know it can choose
+    /// elements that collide. The server draws one at start; equal contents under one seed iterate equally.
+    pub hash_seed: u64,
 }
 
 impl Default for Tuning {
@@ -56,6 +59,7 @@ impl Default for Tuning {
             maxmemory_samples: 5,
             lfu_log_factor: 10,
             lfu_decay_minutes: 1,
+            hash_seed: 0x6e65_6f6b_7621,
         }
     }
 }

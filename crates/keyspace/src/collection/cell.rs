@@ -191,6 +191,11 @@ impl Bytes for Handle {
     fn bytes(&self) -> &[u8] {
         CellRef::<'_, f64>(self.0, PhantomData).key()
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
 }
 
 // SAFETY: blocks are aligned to 8 and heap addresses are below 2^48; the key is never written again.
@@ -218,15 +223,9 @@ unsafe impl<H: Head> Thin for Cell<H> {
     }
 }
 
-/// A table for cells.
-pub(super) fn new_table<H: Head>() -> Table<Cell<H>> {
-    // One seed for all: equal contents iterate equally on every replica.
-    Table::new(0x6e65_6f6b_7621)
-}
-
 /// A deep copy.
 pub(super) fn clone_table<H: Head>(table: &Table<Cell<H>>) -> Table<Cell<H>> {
-    let mut copy = new_table();
+    let mut copy = table.empty();
     for cell in table.iter() {
         copy.insert(copy.hash(cell.key()), cell.to_cell());
     }

@@ -151,7 +151,7 @@ impl Hash {
                     value_form.write(packed.replace(place.value, old, size));
                     // The limit may have been lowered since.
                     if packed.len() > tuning.hash_max_packed_entries {
-                        self.convert();
+                        self.convert(tuning);
                     }
                     return false;
                 }
@@ -163,7 +163,7 @@ impl Hash {
                     return true;
                 }
             }
-            self.convert();
+            self.convert(tuning);
         }
         let Shape::Table(table) = &mut self.0 else {
             unreachable!("converted above")
@@ -181,8 +181,8 @@ impl Hash {
         }
     }
 
-    fn convert(&mut self) {
-        let mut table = Box::new(cell::new_table());
+    fn convert(&mut self, tuning: &Tuning) {
+        let mut table = Box::new(Table::new(tuning.hash_seed));
         for (field, value) in self.iter() {
             let (field, value) = (field.to_vec(), value.to_vec());
             let hash = table.hash(&field);

@@ -18,6 +18,7 @@ mod order;
 mod packed;
 mod ranked;
 mod set;
+mod sorted;
 mod zset;
 
 pub use hash::Hash;

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::cell::{self, Cell, Handle};
-use super::order::{self, Entry, Order};
+use super::cell::{self, Cell, CellRef, Handle};
+use super::order::{Bytes, Entry, Order};
 use crate::memory::table::Table;
 
 pub(super) struct Ranked {
@@ -15,9 +15,9 @@ pub(super) struct Ranked {
 }
 
 impl Ranked {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Ranked {
-            table: cell::new_table(),
+            table: Table::new(seed),
             order: Order::new(),
         }
     }
@@ -28,16 +28,11 @@ impl Ranked {
     }
 
     pub(super) fn rank(&self, member: &[u8]) -> Option<usize> {
-        let score = self.score(member)?;
-        Some(self.order.count_below(|entry| {
-            order::order(
-                entry.score,
-                || order::Bytes::bytes(&entry.member),
-                score,
-                || member,
-            )
-            .is_lt()
-        }))
+        let cell = self.table.get(self.table.hash(member), member)?;
+        // SAFETY: as in `add`.
+        let member = unsafe { cell.handle() };
+        let score = cell.head();
+        Some(self.order.rank(&Entry { score, member }))
     }
 
     /// Adds a member that is not there.
@@ -51,24 +46,34 @@ impl Ranked {
 
     /// Sets the score of a member, adding it if new; its former score.
     pub(super) fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        self.update(member, |_| Some(score)).0
+    }
+
+    /// Sets the score of a member to what `decide` makes of the former one, if anything; both.
+    pub(super) fn update(
+        &mut self,
+        member: &[u8],
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> (Option<f64>, Option<f64>) {
         let hash = self.table.hash(member);
-        let Some(position) = self.table.find(hash, member) else {
-            self.add(hash, member, score);
-            return None;
-        };
-        let cell = self.table.at(position)?;
-        let former = cell.head();
-        if former != score {
-            // SAFETY: as in `add`.
-            let member = unsafe { cell.handle() };
-            self.order.remove(&Entry {
-                score: former,
-                member,
-            });
-            Cell::set_head(&mut self.table, position, score);
-            self.order.insert(Entry { score, member });
+        let position = self.table.find(hash, member);
+        let cell = position.and_then(|position| self.table.at(position));
+        let former = cell.map(CellRef::head);
+        let decided = decide(former);
+        match (position, cell, decided) {
+            (Some(position), Some(cell), Some(score)) if former != decided => {
+                let entry = Entry {
+                    score: cell.head(),
+                    // SAFETY: as in `add`.
+                    member: unsafe { cell.handle() },
+                };
+                Cell::set_head(&mut self.table, position, score);
+                self.order.set_score(&entry, score);
+            }
+            (None, _, Some(score)) => self.add(hash, member, score),
+            _ => {}
         }
-        Some(former)
+        (former, decided)
     }
 
     pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
@@ -89,7 +94,7 @@ impl Ranked {
     pub(super) fn remove_range(&mut self, ranks: Range<usize>) {
         let table = &mut self.table;
         self.order.remove_range(ranks, &mut |member| {
-            let bytes = order::Bytes::bytes(&member);
+            let bytes = member.bytes();
             if let Some(position) = table.find(table.hash(bytes), bytes) {
                 table.remove(position);
             }
@@ -99,11 +104,14 @@ impl Ranked {
 
 impl Clone for Ranked {
     fn clone(&self) -> Self {
-        let mut copy = Ranked::new();
+        let mut copy = Ranked {
+            table: self.table.empty(),
+            order: Order::new(),
+        };
         // In order, so that the copy's leaves come out full.
-        for entry in self.order.iter_from(0) {
-            let member = order::Bytes::bytes(&entry.member);
-            copy.add(copy.table.hash(member), member, entry.score);
+        for (score, member) in self.order.iter_from(0) {
+            let member = member.bytes();
+            copy.add(copy.table.hash(member), member, score);
         }
         copy
     }

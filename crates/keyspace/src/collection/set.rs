@@ -136,11 +136,11 @@ impl Set {
                         if ints.contains(value) {
                             return false;
                         }
-                        self.make_table();
+                        self.make_table(tuning);
                     } else if ints.len() < PACKED_LEN && member.len() <= PACKED_MEMBER_BYTES {
                         self.make_packed();
                     } else {
-                        self.make_table();
+                        self.make_table(tuning);
                     }
                 }
                 Shape::Packed(packed) => {
@@ -153,7 +153,7 @@ impl Set {
                         form.write(packed.insert(end, form.size()));
                         return true;
                     }
-                    self.make_table();
+                    self.make_table(tuning);
                 }
             }
         }
@@ -169,8 +169,8 @@ impl Set {
         self.0 = Shape::Packed(packed);
     }
 
-    fn make_table(&mut self) {
-        let mut table = Box::new(cell::new_table());
+    fn make_table(&mut self, tuning: &Tuning) {
+        let mut table = Box::new(Table::new(tuning.hash_seed));
         let mut room = base::IntText::default();
         for member in self.iter() {
             let member = member.bytes(&mut room);

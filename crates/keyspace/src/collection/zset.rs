@@ -4,14 +4,13 @@
 //! found by walking; big ones are [`Ranked`]. The conversion is never undone. Scores are never NaN;
 //! 0 and −0 are equal in order and each is kept as given.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use base::{Atom, IntText};
 
 use super::cell::Handle;
 use super::element::{self, Form};
-use super::order::{self, Bytes, Downward, Upward};
+use super::order::{Bytes, Downward, Upward};
 use super::packed::Packed;
 use super::ranked::Ranked;
 use crate::{Edit, Tuning};
@@ -95,6 +94,23 @@ fn first(run: &[u8]) -> Record<'_> {
     }
 }
 
+/// The score of the first record of a run, and the record's size.
+#[inline]
+fn first_score(run: &[u8]) -> (f64, usize) {
+    let member = element::skip(run);
+    let (score, size) = element::read_score(&run[member..]);
+    let size = member + size;
+    (score, size + element::back_size(size))
+}
+
+/// The size of the first record of a run.
+#[inline]
+fn first_size(run: &[u8]) -> usize {
+    let member = element::skip(run);
+    let size = member + element::skip(&run[member..]);
+    size + element::back_size(size)
+}
+
 #[inline]
 fn last(run: &[u8]) -> Record<'_> {
     let (size, back) = element::read_back(run);
@@ -108,43 +124,84 @@ fn find(run: &[u8], form: &Form<'_>) -> Option<(usize, usize)> {
         if form.is_at(&run[at..]) {
             return Some((at, rank));
         }
-        let size = element::skip(&run[at..]);
-        let size = size + element::skip(&run[at + size..]);
-        at += size + element::back_size(size);
+        at += first_size(&run[at..]);
         rank += 1;
     }
     None
 }
 
-/// Writes a record where it belongs.
-fn put(packed: &mut Packed, form: &Form<'_>, member: &[u8], score: f64) {
-    let run = packed.run();
-    let mut at = 0;
+/// Where a new record of (score, member) goes in the packed form, and the record that the member has
+/// there already with its offset; all in one walk. The place is counted with the former record.
+fn place<'a>(
+    run: &'a [u8],
+    form: &Form<'_>,
+    member: &[u8],
+    score: f64,
+) -> (usize, Option<(usize, Record<'a>)>) {
+    let mut found = None;
+    let mut goes = None;
     let mut room = IntText::default();
-    let mut goes_after = |record: &Record<'_>| {
-        order::order(
-            score,
-            || member,
-            record.score,
-            || record.member.bytes(&mut room),
-        ) == Ordering::Greater
-    };
-    if !run.is_empty() && goes_after(&last(run)) {
-        at = run.len();
-    }
-    while at < run.len() {
+    let mut at = 0;
+    while at < run.len() && (found.is_none() || goes.is_none()) {
         let record = first(&run[at..]);
-        if !goes_after(&record) {
-            break;
+        let size = record.size;
+        if goes.is_none()
+            && (score < record.score
+                || (score == record.score && member <= record.member.bytes(&mut room)))
+        {
+            goes = Some(at);
         }
-        at += record.size;
+        if found.is_none() && form.is_at(&run[at..]) {
+            found = Some((at, record));
+        }
+        at += size;
     }
-    let score = Form::score(score);
-    let size = form.size() + score.size();
-    let out = packed.insert(at, size + element::back_size(size));
-    let member_size = form.write(out);
-    score.write(&mut out[member_size..]);
+    (goes.unwrap_or(run.len()), found)
+}
+
+/// Writes a record over `out`, which has its size.
+fn write(out: &mut [u8], form: &Form<'_>, score: &Form<'_>) {
+    let member = form.write(out);
+    let size = member + score.write(&mut out[member..]);
     element::write_back(&mut out[size..], size);
+}
+
+/// Sets the score of a member; its former score. A new one is added only if `takes`, or else
+/// `Err` says that it is not there.
+fn put(packed: &mut Packed, member: &[u8], score: f64, takes: bool) -> Result<Option<f64>, ()> {
+    let form = Form::of(member);
+    let (goes, found) = place(packed.run(), &form, member, score);
+    let found = found.map(|(at, record)| (at, record.size, record.score));
+    if found.is_none() && !takes {
+        return Err(());
+    }
+    let score_form = Form::score(score);
+    let size = form.size() + score_form.size();
+    let size = size + element::back_size(size);
+    match found {
+        Some((_, _, former)) if former == score => {}
+        Some((at, old, _)) if old == size => {
+            // The records between the two places move over by one.
+            let out = if goes > at {
+                let between = packed.replace(at, goes - at, goes - at);
+                between.copy_within(size.., 0);
+                let start = between.len() - size;
+                &mut between[start..]
+            } else {
+                let between = packed.replace(goes, at + size - goes, at + size - goes);
+                between.copy_within(..at - goes, size);
+                &mut between[..size]
+            };
+            write(out, &form, &score_form);
+        }
+        Some((at, old, _)) => {
+            packed.remove(at, old);
+            let goes = if goes > at { goes - old } else { goes };
+            write(packed.insert(goes, size), &form, &score_form);
+        }
+        None => write(packed.insert(goes, size), &form, &score_form),
+    }
+    Ok(found.map(|(_, _, former)| former))
 }
 
 impl Zset {
@@ -168,7 +225,7 @@ impl Zset {
         match &self.0 {
             Shape::Packed(packed) => {
                 let (at, _) = find(packed.run(), &Form::of(member))?;
-                Some(first(&packed.run()[at..]).score)
+                Some(first_score(&packed.run()[at..]).0)
             }
             Shape::Ranked(ranked) => ranked.score(member),
         }
@@ -208,15 +265,23 @@ impl Zset {
     /// Ranks of the entries with scores between the two bounds: `start..end` (empty if none).
     pub fn score_range(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
         let (start, end) = match &self.0 {
-            Shape::Packed(_) => (
-                self.iter()
-                    .take_while(|entry| min.is_above(entry.1))
-                    .count(),
-                self.iter().take_while(|entry| max.reaches(entry.1)).count(),
-            ),
+            Shape::Packed(packed) => {
+                // One walk, over the scores only.
+                let (mut run, mut start, mut end) = (packed.run(), 0, 0);
+                while !run.is_empty() {
+                    let (score, size) = first_score(run);
+                    if !max.reaches(score) && !min.is_above(score) {
+                        break;
+                    }
+                    start += usize::from(min.is_above(score));
+                    end += usize::from(max.reaches(score));
+                    run = &run[size..];
+                }
+                (start, end)
+            }
             Shape::Ranked(ranked) => (
-                ranked.order.count_below(|entry| min.is_above(entry.score)),
-                ranked.order.count_below(|entry| max.reaches(entry.score)),
+                ranked.order.count_scores(min.score, min.exclusive),
+                ranked.order.count_scores(max.score, !max.exclusive),
             ),
         };
         start..end.max(start)
@@ -240,10 +305,10 @@ impl Zset {
             Shape::Ranked(ranked) => (
                 ranked
                     .order
-                    .count_below(|entry| min.is_above(entry.member.bytes())),
+                    .count_members(|member| min.is_above(member.bytes())),
                 ranked
                     .order
-                    .count_below(|entry| max.reaches(entry.member.bytes())),
+                    .count_members(|member| max.reaches(member.bytes())),
             ),
         };
         start..end.max(start)
@@ -294,24 +359,13 @@ impl Zset {
     /// Sets the score of a member, adding it if new; its former score.
     pub fn insert(&mut self, member: &[u8], score: f64, tuning: &Tuning) -> Option<f64> {
         if let Shape::Packed(packed) = &mut self.0 {
-            let form = Form::of(member);
-            if let Some((at, _)) = find(packed.run(), &form) {
-                let record = first(&packed.run()[at..]);
-                let (former, size) = (record.score, record.size);
-                if former != score {
-                    packed.remove(at, size);
-                    put(packed, &form, member, score);
-                }
-                return Some(former);
-            }
-            if packed.len() < tuning.zset_max_packed_entries
+            let takes = packed.len() < tuning.zset_max_packed_entries
                 && member.len() <= tuning.zset_max_packed_value
-                && packed.has_room(member.len() + 20)
-            {
-                put(packed, &form, member, score);
-                return None;
+                && packed.has_room(member.len() + 20);
+            if let Ok(former) = put(packed, member, score, takes) {
+                return former;
             }
-            self.convert();
+            self.convert(tuning);
         }
         match &mut self.0 {
             Shape::Ranked(ranked) => ranked.insert(member, score),
@@ -319,14 +373,33 @@ impl Zset {
         }
     }
 
-    fn convert(&mut self) {
-        let mut ranked = Box::new(Ranked::new());
+    fn convert(&mut self, tuning: &Tuning) {
+        let mut ranked = Box::new(Ranked::new(tuning.hash_seed));
         let mut room = IntText::default();
         for (member, score) in self.iter() {
             let member = member.bytes(&mut room);
             ranked.add(ranked.table.hash(member), member, score);
         }
         self.0 = Shape::Ranked(ranked);
+    }
+
+    /// Changes the score of a member to what `decide` makes of it (`None`: not there before; not to be
+    /// changed after). The former score, and the one decided on: a big set looks the member up once.
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        tuning: &Tuning,
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> (Option<f64>, Option<f64>) {
+        if let Shape::Ranked(ranked) = &mut self.0 {
+            return ranked.update(member, decide);
+        }
+        let former = self.score(member);
+        let score = decide(former);
+        if let Some(score) = score {
+            self.insert(member, score, tuning);
+        }
+        (former, score)
     }
 
     /// Removes a member; its former score.
@@ -367,7 +440,7 @@ fn offset(packed: &Packed, rank: usize) -> usize {
         return run.len();
     }
     if rank <= packed.len() / 2 {
-        return (0..rank).fold(0, |at, _| at + first(&run[at..]).size);
+        return (0..rank).fold(0, |at, _| at + first_size(&run[at..]));
     }
     (rank..packed.len()).fold(run.len(), |at, _| {
         let (size, back) = element::read_back(&run[..at]);
@@ -390,7 +463,7 @@ impl<'a> Iterator for Iter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = match &mut self.0 {
+        let (score, member) = match &mut self.0 {
             IterShape::Packed([]) | IterShape::PackedRev([]) => return None,
             IterShape::Packed(run) => {
                 let record = first(run);
@@ -405,7 +478,7 @@ impl<'a> Iterator for Iter<'a> {
             IterShape::Ranked(entries) => entries.next()?,
             IterShape::RankedRev(entries) => entries.next()?,
         };
-        Some((Atom::Bytes(entry.member.bytes()), entry.score))
+        Some((Atom::Bytes(member.bytes()), score))
     }
 }
 
@@ -422,6 +495,17 @@ impl Edit<'_, Zset> {
         let former = zset.insert(member, score, tuning);
         self.mark(usize::from(former != Some(score)));
         former
+    }
+    /// Changes the score of a member to what `decide` makes of the former one; see [`Zset::update`].
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> (Option<f64>, Option<f64>) {
+        let (zset, tuning) = self.parts();
+        let (former, score) = zset.update(member, tuning, decide);
+        self.mark(usize::from(score.is_some() && former != score));
+        (former, score)
     }
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let former = self.parts().0.remove(member);

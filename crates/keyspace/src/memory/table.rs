@@ -81,6 +81,11 @@ impl<P: Thin> Table<P> {
         Self::new_with(FixedState::with_seed(seed))
     }
 
+    /// An empty table of the same seed.
+    pub fn empty(&self) -> Self {
+        Self::new_with(self.hasher.clone())
+    }
+
     fn new_with(hasher: FixedState) -> Self {
         Table {
             directory: Vec::new(),
@@ -423,7 +428,7 @@ impl<P: Thin> Table<P> {
     /// After removals: merges a segment with its sibling, gives up an empty table's memory.
     fn shrink(&mut self, index: usize) {
         if self.len == 0 && self.homes > Shape::SMALLEST.homes {
-            let empty = Table::new_with(self.hasher.clone());
+            let empty = self.empty();
             *self = empty;
             return;
         }

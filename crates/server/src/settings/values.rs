@@ -223,6 +223,7 @@ impl Settings {
             maxmemory_samples: self.maxmemory_samples,
             lfu_log_factor: self.int("lfu-log-factor") as u32,
             lfu_decay_minutes: self.int("lfu-decay-time") as u32,
+            hash_seed: self.tuning.hash_seed,
         };
         self.dir = self.text("dir").into();
         self.dbfilename = self.text("dbfilename");
