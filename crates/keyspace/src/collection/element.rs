@@ -136,10 +136,22 @@ impl<'a> Form<'a> {
         match self {
             Form::Int { code, size } => run.starts_with(&code[..usize::from(*size)]),
             Form::Text(text) if text.len() <= SHORT_TEXT => {
-                usize::from(run[0]) == text.len() && run[1..1 + text.len()] == **text
+                usize::from(run[0]) == text.len() && is_equal(&run[1..1 + text.len()], text)
             }
             Form::Text(text) => matches!(read(run).0, Atom::Bytes(bytes) if bytes == *text),
         }
+    }
+}
+
+/// Whether two texts of one length are equal. Names that lie together often share their beginnings,
+/// so the ends are compared first, as one word; that mostly saves the call that compares the rest.
+#[inline]
+fn is_equal(text: &[u8], other: &[u8]) -> bool {
+    match (text.split_last_chunk::<8>(), other.split_last_chunk::<8>()) {
+        (Some((rest, end)), Some((other, other_end))) => {
+            u64::from_le_bytes(*end) == u64::from_le_bytes(*other_end) && rest == other
+        }
+        _ => text.iter().rev().eq(other.iter().rev()),
     }
 }
 
@@ -193,18 +205,30 @@ fn read_wide(run: &[u8]) -> (Atom<'_>, usize) {
     }
 }
 
+/// Sizes of the codes from 0x80 on; 0 where the size is in the bytes that follow.
+const SIZES: [u8; 128] = {
+    let mut sizes = [1; 128];
+    sizes[INT16 as usize - 128] = 3;
+    sizes[INT24 as usize - 128] = 4;
+    sizes[INT32 as usize - 128] = 5;
+    sizes[INT48 as usize - 128] = 7;
+    sizes[INT64 as usize - 128] = 9;
+    sizes[FLOAT as usize - 128] = 9;
+    sizes[TEXT16 as usize - 128] = 0;
+    sizes[TEXT32 as usize - 128] = 0;
+    sizes
+};
+
 /// Size of the code at the head of `run`.
 #[inline]
 pub(super) fn skip(run: &[u8]) -> usize {
     let tag = run[0];
     if tag <= SHORT_TEXT as u8 {
-        1 + usize::from(tag)
-    } else if tag < SMALL_INT_END {
-        1
-    } else if tag == FLOAT {
-        9
-    } else {
-        read_wide(run).1
+        return 1 + usize::from(tag);
+    }
+    match SIZES[usize::from(tag & 0x7f)] {
+        0 => read_wide(run).1,
+        size => usize::from(size),
     }
 }
 

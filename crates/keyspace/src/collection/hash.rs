@@ -28,10 +28,9 @@ struct Place {
 fn find(run: &[u8], form: &Form<'_>) -> Option<Place> {
     let mut field = 0;
     while field < run.len() {
-        let found = form.is_at(&run[field..]);
         let value = field + element::skip(&run[field..]);
         let end = value + element::skip(&run[value..]);
-        if found {
+        if form.is_at(&run[field..value]) {
             return Some(Place { field, value, end });
         }
         field = end;

@@ -10,6 +10,7 @@
 
 mod cell;
 mod chunk;
+mod chunks;
 mod element;
 mod hash;
 mod intset;
