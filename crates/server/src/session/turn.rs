@@ -153,7 +153,7 @@ impl Work {
         };
         match (mode, self.session.reply_mode) {
             // CLIENT REPLY ON: its own reply is the first to be sent.
-            (ReplyMode::Off, ReplyMode::On) => {}
+            (_, ReplyMode::On) => {}
             (ReplyMode::SkipNext, ReplyMode::SkipNext) => {
                 self.out.truncate(start);
                 self.session.reply_mode = ReplyMode::On;
