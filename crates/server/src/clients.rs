@@ -38,6 +38,8 @@ pub struct Client {
     pub input_bytes: AtomicUsize,
     pub output_bytes: AtomicUsize,
     pub blocked: AtomicBool,
+    /// Held back by CLIENT PAUSE.
+    pub paused: AtomicBool,
     pub monitor: AtomicBool,
     pub no_evict: AtomicBool,
     /// The session is to end. Set with [`Client::kill`].
@@ -76,6 +78,7 @@ impl Client {
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
             blocked: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             killed: AtomicBool::new(false),
@@ -148,7 +151,10 @@ impl Client {
         for (flag, set) in [
             ('O', self.monitor.load(Ordering::Relaxed)),
             ('x', queued != u32::MAX),
-            ('b', self.blocked.load(Ordering::Relaxed)),
+            (
+                'b',
+                self.blocked.load(Ordering::Relaxed) || self.paused.load(Ordering::Relaxed),
+            ),
             ('A', self.is_killed()),
             ('e', self.no_evict.load(Ordering::Relaxed)),
         ] {

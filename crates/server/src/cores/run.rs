@@ -177,6 +177,11 @@ impl Core {
         }
     }
 
+    /// The next command's time is counted from this reading of the clock.
+    pub fn set_tick(&self, tick: u64) {
+        self.tick.set(tick);
+    }
+
     #[cold]
     fn on_slow(&self, ticks: u64, args: &Args<'_>, call: &Call<'_>) {
         let us = self.clock.delta_as_nanos(0, ticks) / 1000;

@@ -90,34 +90,46 @@ impl Work {
 }
 
 /// EXEC.
-pub fn exec<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+pub fn exec<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
-        let Some(multi) = session.multi.take() else {
-            return Err(Refusal::new("ERR EXEC without MULTI"));
-        };
-        let watched = std::mem::take(&mut session.watched);
-        session.publish();
-        if multi.aborted {
-            return Err(Refusal::new(
-                "EXECABORT Transaction discarded because of previous errors.",
-            ));
+        let result = run_exec(session, reply).await;
+        let shared = session.shared();
+        if shared.clients.has_monitors()
+            && let Some(row) = shared.commands.table.find(b"exec")
+            && let Some(row) = shared.commands.table.rows().get(row)
+        {
+            feed_monitors(session, row, args);
         }
-        let regions = session.regions_of_transaction(&multi, &watched);
-        if !regions.is_empty() {
-            session.held = Some(session.core.hold(&regions).await);
-            session.core.begin_batch();
-        }
-        session.in_exec = true;
-        let result = if session.is_dirty(&watched) {
-            reply.null_array();
-            Ok(())
-        } else {
-            session.run_transaction(&multi, reply).await
-        };
-        session.in_exec = false;
-        session.held = None;
         result
     })
+}
+
+async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusal> {
+    let Some(multi) = session.multi.take() else {
+        return Err(Refusal::new("ERR EXEC without MULTI"));
+    };
+    let watched = std::mem::take(&mut session.watched);
+    session.publish();
+    if multi.aborted {
+        return Err(Refusal::new(
+            "EXECABORT Transaction discarded because of previous errors.",
+        ));
+    }
+    let regions = session.regions_of_transaction(&multi, &watched);
+    if !regions.is_empty() {
+        session.held = Some(session.core.hold(&regions).await);
+        session.core.begin_batch();
+    }
+    session.in_exec = true;
+    let result = if session.is_dirty(&watched) {
+        reply.null_array();
+        Ok(())
+    } else {
+        session.run_transaction(&multi, reply).await
+    };
+    session.in_exec = false;
+    session.held = None;
+    result
 }
 
 impl Session {

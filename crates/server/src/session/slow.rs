@@ -1,6 +1,7 @@
 //! Commands that wait. Before any of them runs, everything of this session on other cores is done
 //! and its replies are in the output; after it, the session goes on.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Refusal;
@@ -66,8 +67,10 @@ impl Connection {
             if session.client.is_killed() {
                 return Err(Ended);
             }
+            session.client.paused.store(true, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(left_ms.min(5))).await;
         }
+        session.client.paused.store(false, Ordering::Relaxed);
         session.core.begin_batch();
         Ok(())
     }
@@ -178,12 +181,13 @@ impl super::Session {
             .last_command
             .store(stat as u32, std::sync::atomic::Ordering::Relaxed);
         let before = out.len();
+        let started = core.shared.clock.raw();
         let result: Result<(), Refusal> = run(self, args, out).await;
         if let Err(refusal) = &result {
             out.truncate(before);
             core.refuse(refusal, out);
         }
-        self.account(stat, result.is_err(), args);
+        self.account_since(started, stat, result.is_err(), args);
         core.begin_batch();
     }
 }

@@ -113,7 +113,8 @@ impl Work {
         if (quiet != ReplyMode::On || monitored) && !self.pending.is_empty() {
             return Step::Slow(Slow::Again);
         }
-        if monitored {
+        // What EXEC runs is shown before EXEC itself, as in Redis.
+        if monitored && row.name != "exec" {
             feed_monitors(&self.session, row, args);
         }
         if quiet != ReplyMode::On {
@@ -244,6 +245,13 @@ impl Session {
             client: &self.client,
         };
         self.core.account(stat, failed, args, &call);
+    }
+
+    /// As [`Session::account`] for a command that waited: other commands ran meanwhile, so its
+    /// time is counted from its own start.
+    pub(super) fn account_since(&self, started: u64, stat: usize, failed: bool, args: &Args<'_>) {
+        self.core.set_tick(started);
+        self.account(stat, failed, args);
     }
 }
 

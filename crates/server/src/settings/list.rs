@@ -138,6 +138,27 @@ pub const ALL: &[Setting] = &[
         ),
         Change::Never,
     ),
+    change(
+        row(
+            "daemonize",
+            Kind::Off("start it in the background by your service manager"),
+            "no",
+            "The server stays in the foreground.",
+        ),
+        Change::Never,
+    ),
+    aliased(
+        change(
+            row(
+                "replicaof",
+                Kind::Empty("this server does not replicate from another"),
+                "",
+                "There is no replication of the Redis kind.",
+            ),
+            Change::Never,
+        ),
+        &["slaveof"],
+    ),
     // Clients.
     Setting {
         secret: true,

@@ -105,7 +105,9 @@ pub fn clients(lines: &mut Lines<'_>, shared: &Shared) {
 fn blocked(shared: &Shared) -> usize {
     let all = shared.clients.all();
     all.values()
-        .filter(|client| client.blocked.load(Ordering::Relaxed))
+        .filter(|client| {
+            client.blocked.load(Ordering::Relaxed) || client.paused.load(Ordering::Relaxed)
+        })
         .count()
 }
 
