@@ -22,7 +22,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from servers import Server  # noqa: E402
+from servers import Server, free_port  # noqa: E402
 
 # Units of what is implemented. Those whose every test is marked external:skip in the suite are not listed.
 FITTING = """
@@ -60,7 +60,8 @@ def run_unit(tree, unit, args, skips):
     outcome = {"unit": unit, "ok": 0, "failed": [], "skipped": 0, "note": "", "seconds": 0.0}
     started = time.time()
     with server:
-        command = ["tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", str(server.port),
+        # The suite's own control port is 32 below the base port; two runs at once must not share it.
+        command = ["tclsh", "tests/test_helper.tcl", "--baseport", str(free_port() + 32), "--host", "127.0.0.1", "--port", str(server.port),
                    "--single", f"unit/{unit}", "--durable", "--clients", "1"]
         if not args.all:
             command += ["--tags", " ".join(f"-{tag}" for tag in DENIED_TAGS)]
