@@ -21,6 +21,7 @@ pub mod family;
 pub mod latency;
 mod listener;
 pub mod loading;
+mod log;
 pub mod memory;
 pub mod reaper;
 pub mod save_status;
@@ -30,6 +31,7 @@ pub mod settings;
 mod shared;
 pub mod shutdown;
 pub mod slowlog;
+pub mod snapshotting;
 pub mod stats;
 
 pub use commands::{Commands, Later, SessionCommand, SessionRun};

@@ -1,12 +1,18 @@
-//! Reads the dump at start, before any client is served.
+//! Reads the dump at start, before any client is served, and on DEBUG RELOAD.
 
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use base::DbIndex;
 use keyspace::rdb::{self, Error, Summary};
-use keyspace::{Owned, Tuning};
+use keyspace::{Keyspace, Owned, Tuning, Txn, View};
+
+use crate::cores::Map;
+
+/// Long loads tell how far they are this often.
+const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Hands every entry of the dump at `path` to `each`, expired ones included; `None` if there is no
 /// such file. After an error some entries were handed out: the server must not start with them.
@@ -20,4 +26,60 @@ pub fn load(
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::Io(error)),
     }
+}
+
+/// What a dump brought.
+pub struct Restored {
+    pub summary: Summary,
+    /// Keys put into their regions.
+    pub keys: u64,
+    /// Keys left out because their time had passed.
+    pub expired: u64,
+    pub took: Duration,
+}
+
+impl std::fmt::Display for Restored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.took.as_secs_f64();
+        write!(f, "{} keys in {seconds:.3} s", self.keys)?;
+        if self.expired > 0 {
+            write!(f, ", {} left out because they have expired", self.expired)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts the entries of a dump into the regions they belong to; `spaces` are all regions, in order.
+/// A key that is there already is replaced.
+pub fn restore(
+    path: &Path,
+    map: &Map,
+    spaces: &mut [&mut Keyspace],
+    tuning: &Tuning,
+    now_ms: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Option<Restored>, Error> {
+    let began = Instant::now();
+    let (mut keys, mut expired, mut told) = (0u64, 0u64, began);
+    let summary = load(path, tuning, &mut |db, key, owned| {
+        if owned.expire_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            expired += 1;
+            return;
+        }
+        let Some(space) = spaces.get_mut(map.region_of(key)) else {
+            return;
+        };
+        Txn::new(View::one(space, db, now_ms, 0, tuning)).put(key, owned);
+        keys += 1;
+        if keys.is_multiple_of(1 << 16) && told.elapsed() > PROGRESS {
+            told = Instant::now();
+            progress(keys);
+        }
+    })?;
+    Ok(summary.map(|summary| Restored {
+        summary,
+        keys,
+        expired,
+        took: began.elapsed(),
+    }))
 }

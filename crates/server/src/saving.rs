@@ -139,6 +139,8 @@ fn write_file(
     receiver: Receiver<Message>,
     waiting_bytes: &AtomicUsize,
 ) -> Result<u64, SaveError> {
+    // One of this name was left by a process with our number that was killed.
+    let _ = fs::remove_file(path);
     let mut file = File::create_new(path)?;
     let mut checksum = Checksum::new();
     let mut size_bytes = 0;

@@ -67,7 +67,7 @@ impl Shared {
             rates: Rates::default(),
             run_id: random_id(),
             replication_id: Mutex::new(random_id()),
-            saving: SaveStatus::new(now_ms()),
+            saving: SaveStatus::new(now_ms(), Map::new(cores).regions()),
             memory_at_start: AtomicU64::new(crate::memory::used_memory() as u64),
             started: Instant::now(),
             started_at_ms: now_ms(),

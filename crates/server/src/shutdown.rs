@@ -1,46 +1,36 @@
 //! Stopping the node: SHUTDOWN, SIGTERM, SIGINT.
 //!
-//! Whoever asks notes it here; the thread that started the server sees it, saves if it should,
-//! tells every core to stop and waits for their threads.
+//! Whoever wants it to stop saves first if that is wanted ([`crate::snapshotting::shut_down`]), then
+//! notes it here; the thread that started the server sees it, tells every core to stop and waits
+//! for their threads.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use crate::Shared;
+use crate::cores::Message;
 use crate::settings::SaveAtExit;
-
-/// Why and how to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stop {
-    /// Write the data to disk first.
-    pub save: bool,
-}
+use crate::{Shared, log};
 
 #[derive(Default)]
 pub struct Shutdown {
-    asked: Mutex<Option<Stop>>,
+    asked: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Shutdown {
-    /// Asks the node to stop. The first one to ask decides how.
-    pub fn ask(&self, stop: Stop) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.get_or_insert(stop);
+    /// Asks the node to stop.
+    pub fn ask(&self) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 
     pub fn is_asked(&self) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.is_some()
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Blocks the calling thread until somebody asks.
-    pub fn wait(&self) -> Stop {
+    pub fn wait(&self) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(stop) = *asked {
-                return stop;
-            }
+        while !*asked {
             asked = self
                 .changed
                 .wait(asked)
@@ -66,16 +56,23 @@ pub fn on_signals(shared: Arc<Shared>) -> std::io::Result<()> {
         .name("signals".into())
         .spawn(move || {
             runtime.block_on(async {
-                let settings = tokio::select! {
-                    _ = terminate.recv() => shared.settings.current().shutdown_on_sigterm,
-                    _ = interrupt.recv() => shared.settings.current().shutdown_on_sigint,
-                };
-                let save = match settings {
-                    SaveAtExit::Default => !shared.settings.current().save.is_empty(),
-                    SaveAtExit::Save => true,
-                    SaveAtExit::NoSave => false,
-                };
-                shared.shutdown.ask(Stop { save });
+                loop {
+                    let settings = shared.settings.current();
+                    let (name, at_exit) = tokio::select! {
+                        _ = terminate.recv() => ("SIGTERM", settings.shutdown_on_sigterm),
+                        _ = interrupt.recv() => ("SIGINT", settings.shutdown_on_sigint),
+                    };
+                    let settings = shared.settings.current();
+                    let save = match at_exit {
+                        SaveAtExit::Default => !settings.save.is_empty(),
+                        SaveAtExit::Save => true,
+                        SaveAtExit::NoSave => false,
+                    };
+                    log::notice(&settings, &format!("{name}: stopping"));
+                    if let Some(mailbox) = shared.mailboxes.first() {
+                        mailbox.send(Message::ShutDown { save });
+                    }
+                }
             });
         })?;
     Ok(())

@@ -50,7 +50,9 @@ impl Keyspace {
     /// Gives up the running snapshot: nothing is put aside any more. Its entries still have to be
     /// walked, by calling [`Keyspace::snapshot_step`] to the end or by the next beginning.
     pub fn cancel_snapshot(&mut self) {
-        if let Some(snapshot) = &mut self.snapshot {
+        if let Some(snapshot) = &mut self.snapshot
+            && !snapshot.cancelled
+        {
             snapshot.cancelled = true;
             let entries = std::mem::take(&mut snapshot.entries);
             let tables = std::mem::take(&mut snapshot.tables);

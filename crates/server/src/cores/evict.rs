@@ -21,14 +21,34 @@ use crate::reaper;
 const KEYS_AT_ONCE: usize = 128;
 
 impl Core {
-    /// Whether a command may run as far as memory goes.
+    /// Whether a command may run as far as memory and disk go.
     #[inline]
     pub fn admit(self: &Rc<Self>, call: &Call<'_>) -> Result<(), Refusal> {
+        if call.row.is_write() && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
+            self.check_disk()?;
+        }
         let maxmemory = self.settings().maxmemory;
         if maxmemory == 0 || used_memory() <= maxmemory {
             return Ok(());
         }
         self.make_room(maxmemory, call.row.flags.contains(Flags::DENYOOM))
+    }
+
+    /// The last background save failed: `stop-writes-on-bgsave-error`.
+    #[cold]
+    pub fn check_disk(&self) -> Result<(), Refusal> {
+        let settings = self.settings();
+        let failed = !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed);
+        if failed && settings.stop_writes_on_bgsave_error && !settings.save.is_empty() {
+            return Err(Refusal::new(
+                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to \
+                 persist to disk. Commands that may modify the data set are disabled, because this \
+                 instance is configured to report errors during writes if RDB snapshotting fails \
+                 (stop-writes-on-bgsave-error option). Please check the Redis logs for details \
+                 about the RDB error.",
+            ));
+        }
+        Ok(())
     }
 
     #[cold]

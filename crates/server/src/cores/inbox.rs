@@ -8,6 +8,7 @@ use std::task::Poll;
 use super::Core;
 use super::mailbox::Message;
 use super::tickets::Answer;
+use crate::snapshotting;
 
 /// Messages handled before sessions get a turn.
 const TURN: usize = 64;
@@ -70,6 +71,14 @@ impl Core {
                 let _ = self.tickets.deliver(ticket, Answer::Served(None));
             }
             Message::Evict => self.evict_for_others(),
+            Message::Walk(walk) => self.on_walk(walk),
+            Message::ShutDown { save } => {
+                let core = self.clone();
+                tokio::task::spawn_local(async move {
+                    // Comes back only if the save failed: the node goes on, as Redis does.
+                    let _error = snapshotting::shut_down(&core, save, false).await;
+                });
+            }
             Message::Stop => self.stop(),
         }
     }

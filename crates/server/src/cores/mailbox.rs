@@ -25,6 +25,7 @@ use crossbeam_queue::SegQueue;
 use super::CoreId;
 use super::batch::Batch;
 use super::region::RegionBox;
+use crate::snapshotting::Walk;
 
 /// Requests (batches, lends) one core may have under way at another.
 pub const CREDITS: u32 = 256;
@@ -62,6 +63,12 @@ pub enum Message {
     },
     /// Another core found nothing of its own to evict.
     Evict,
+    /// A save began: walk the snapshots of this core's regions. One save at a time.
+    Walk(Box<Walk>),
+    /// A signal asks this core to stop the node.
+    ShutDown {
+        save: bool,
+    },
     /// The node stops.
     Stop,
 }

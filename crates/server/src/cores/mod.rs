@@ -6,6 +6,7 @@
 //!   lend      regions of several cores, together    serve    watches, blocked sessions
 //!   mailbox   messages and wake-ups                 tickets  who waits for which answer
 //!   inbox     what a core does with a message       upkeep   expiry, idle sessions, garbage
+//!   walk      a core's part of a save
 //! ```
 //!
 //! [`Core`] is single-threaded state in an `Rc` that every session of the core has. Its cells are
@@ -24,6 +25,7 @@ mod serve;
 mod start;
 mod tickets;
 mod upkeep;
+mod walk;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -82,12 +84,12 @@ pub struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(id: CoreId, shared: Arc<Shared>) -> Rc<Self> {
-        let mut rng = fastrand::Rng::with_seed(shared.seed.wrapping_add(id as u64));
+    pub(crate) fn new(id: CoreId, shared: Arc<Shared>, home: Home) -> Rc<Self> {
+        let mut rng = fastrand::Rng::with_seed(!shared.seed.wrapping_add(id as u64));
         let settings = shared.settings.current();
         let core = Core {
             id,
-            home: RefCell::new(Home::new(&shared.map, id, || rng.u64(..))),
+            home: RefCell::new(home),
             tickets: Tickets::new(),
             credits: (0..shared.map.cores())
                 .map(|_| Cell::new(CREDITS))

@@ -1,25 +1,32 @@
 //! Starting and stopping a node: one pinned thread per core, each with an event loop of its own.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use keyspace::{Keyspace, rdb};
 use tokio::net::TcpStream;
 
 use super::mailbox::Message;
-use super::{Core, CoreId};
+use super::{Core, CoreId, Home};
 use crate::listener::{self, ListenError};
 use crate::settings::Settings;
-use crate::shutdown::Stop;
-use crate::{Shared, session};
+use crate::shared::now_ms;
+use crate::{Shared, loading, log, session};
 
 /// Why a node did not start: one line for whoever started it.
 #[derive(Debug)]
 pub enum StartError {
     Listen(ListenError),
+    /// The dump is there and cannot be used.
+    Load {
+        path: PathBuf,
+        error: rdb::Error,
+    },
     Thread(std::io::Error),
 }
 
@@ -27,10 +34,18 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Listen(error) => error.fmt(f),
+            StartError::Load { path, error } => write!(
+                f,
+                "{}: {error}; put back a good copy, or move the file away to start empty",
+                path.display()
+            ),
             StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
 }
+
+/// How long a stopping node waits for a save that only needs the disk.
+const LAST_SAVE: Duration = Duration::from_secs(10);
 
 /// A running node.
 pub struct Server {
@@ -38,14 +53,20 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Listens, starts the cores, and returns while they serve.
+/// Loads the dump, listens, starts the cores, and returns while they serve.
 pub fn start(settings: Settings) -> Result<Server, StartError> {
-    let (listeners, port) = listener::listen(&settings).map_err(StartError::Listen)?;
+    let listen = |settings: &Settings| listener::listen(settings).map_err(StartError::Listen);
+    // A port that is in use is better told before a long load than after it. While the dump is
+    // loaded nobody listens: a client is refused rather than left without an answer.
+    drop(listen(&settings)?);
     let shared = Arc::new(Shared::new(settings));
+    let mut homes = homes(&shared);
+    load_dump(&shared, &mut homes)?;
+    let (listeners, port) = listen(&shared.settings.current())?;
     shared.port.store(port, Ordering::Relaxed);
     let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) >= listeners.len();
     let mut threads = Vec::new();
-    for (id, listeners) in listeners.into_iter().enumerate() {
+    for (id, (listeners, home)) in listeners.into_iter().zip(homes).enumerate() {
         let shared = shared.clone();
         let thread = std::thread::Builder::new()
             .name(format!("core-{id}"))
@@ -53,7 +74,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
                 if pin {
                     pin_to_cpu(id);
                 }
-                if let Err(error) = run(id, shared, listeners) {
+                if let Err(error) = run(id, shared, home, listeners) {
                     eprintln!("core {id} stopped: {error}");
                 }
             })
@@ -80,18 +101,81 @@ impl Server {
 
     /// Ends all sessions and threads.
     pub fn stop(self) {
-        self.shared.shutdown.ask(Stop { save: false });
+        self.shared.shutdown.ask();
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Message::Stop);
         }
         for thread in self.threads {
             let _ = thread.join();
         }
+        // A save that ends with the cores removes its file; one that is whole is finished.
+        let asked = Instant::now();
+        while self.shared.saving.is_running() && asked.elapsed() < LAST_SAVE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
+/// The empty regions of every core.
+fn homes(shared: &Shared) -> Vec<Home> {
+    (0..shared.map.cores())
+        .map(|id| {
+            let mut rng = fastrand::Rng::with_seed(shared.seed.wrapping_add(id as u64));
+            Home::new(&shared.map, id, || rng.u64(..))
+        })
+        .collect()
+}
+
+/// Fills the regions with what was saved last.
+fn load_dump(shared: &Shared, homes: &mut [Home]) -> Result<(), StartError> {
+    let settings = shared.settings.current();
+    let path = settings.dir.join(&settings.dbfilename);
+    let name = path.display().to_string();
+    let mut spaces: Vec<&mut Keyspace> = homes
+        .iter_mut()
+        .flat_map(|home| home.present().map(|region| &mut region.space))
+        .collect();
+    let mut progress =
+        |keys| log::notice(&settings, &format!("loading {name}: {keys} keys so far"));
+    let (map, tuning) = (&shared.map, &settings.tuning);
+    let restored = loading::restore(&path, map, &mut spaces, tuning, now_ms(), &mut progress);
+    let restored = match restored {
+        Ok(Some(restored)) => restored,
+        Ok(None) => return Ok(()),
+        Err(error) => return Err(StartError::Load { path, error }),
+    };
+    let status = &shared.saving;
+    let changes = spaces.iter().map(|space| space.changes()).sum();
+    status
+        .changes_at_last_save
+        .store(changes, Ordering::Relaxed);
+    for (region, space) in spaces.iter().enumerate() {
+        status.note_changes(region, space.changes());
+    }
+    status.loaded_keys.store(restored.keys, Ordering::Relaxed);
+    let expired = &status.loaded_expired;
+    expired.store(restored.expired, Ordering::Relaxed);
+    crate::memory::publish();
+    log::notice(&settings, &format!("loaded {name}: {restored}"));
+    if let Some(first) = restored.summary.skipped.first() {
+        let text = format!(
+            "{name}: {} keys of types this version does not have were left out, the first is '{}'; \
+             the next save will not contain them: keep a copy of the file",
+            restored.summary.skipped_keys,
+            first.key.escape_ascii()
+        );
+        log::warning(&settings, &text);
+    }
+    Ok(())
+}
+
 /// The life of one core's thread.
-fn run(id: CoreId, shared: Arc<Shared>, listeners: Vec<TcpListener>) -> std::io::Result<()> {
+fn run(
+    id: CoreId,
+    shared: Arc<Shared>,
+    home: Home,
+    listeners: Vec<TcpListener>,
+) -> std::io::Result<()> {
     let mailbox = shared.mailboxes[id].clone();
     let (before, after) = (mailbox.clone(), mailbox);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -100,12 +184,15 @@ fn run(id: CoreId, shared: Arc<Shared>, listeners: Vec<TcpListener>) -> std::io:
         .on_thread_unpark(move || after.after_unpark())
         .build_local(tokio::runtime::LocalOptions::default())?;
     runtime.block_on(async move {
-        let core = Core::new(id, shared);
+        let core = Core::new(id, shared, home);
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(core.clone(), listener));
         }
         tokio::task::spawn_local(core.clone().run_upkeep());
+        if id == 0 {
+            tokio::task::spawn_local(core.clone().run_save_points());
+        }
         // Ends when the node stops.
         tokio::task::spawn_local(core.clone().run_inbox())
             .await

@@ -84,6 +84,8 @@ impl Core {
                 reaper::send(region.space.take_garbage());
             }
             region.sweep(all);
+            let status = &self.shared.saving;
+            status.note_changes(region.id, region.space.changes());
         }
     }
 

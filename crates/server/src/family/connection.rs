@@ -93,7 +93,15 @@ pub const ROWS: &[SessionCommand] = &[
     },
 ];
 
-fn ping(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+fn ping(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    if !session
+        .shared()
+        .saving
+        .last_bgsave_ok
+        .load(Ordering::Relaxed)
+    {
+        session.core.check_disk()?;
+    }
     match args.len() {
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),

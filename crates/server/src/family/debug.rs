@@ -47,12 +47,12 @@ fn debug<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
             (b"help", 2) => help(reply),
             (b"sleep", 3) => sleep(session, args, reply).await,
             (b"object", 3) => on_key(session, args, reply, object).await,
+            (b"reload", _) => super::persistence::reload(session, args, reply).await,
             (b"listpack", 3) => on_key(session, args, reply, listpack).await,
             (b"htstats-key", 3) => on_key(session, args, reply, htstats_key).await,
             (b"htstats", 3) => htstats(session, args, reply).await,
             (b"digest", 2) => digest_all(session, reply).await,
             (b"digest-value", _) => digest_values(session, args, reply).await,
-            (b"reload", _) => super::persistence::reload(session, args, reply).await,
             (b"populate", 3..=5) => populate(session, args, reply).await,
             (b"protocol", 3) => protocol::reply(args, reply),
             (b"error", 3) => Err(Refusal::text_of(

@@ -1,36 +1,45 @@
-//! SAVE, BGSAVE, LASTSAVE, SHUTDOWN, and the reload behind DEBUG RELOAD.
-//!
-//! SAVE and DEBUG RELOAD hold all regions while they encode, as Redis stops everything for them.
-//! BGSAVE does not: see `crate::saving`.
+//! Data on disk: SAVE, BGSAVE, LASTSAVE, SHUTDOWN, and the DEBUG RELOAD of [`super::debug`].
 
 use std::sync::atomic::Ordering;
 
-use base::{DbIndex, Refusal, limits::DATABASES};
+use base::Refusal;
 use command::{Arity, Command, Flags};
-use keyspace::rdb::{Encoder, Header};
-use keyspace::{Keyspace, Owned, Txn, View};
+use keyspace::{Keyspace, Txn, View};
 use resp::{Args, Reply};
 
-use super::rows::{ANYTIME, SERVER};
-use crate::saving::{self, Plan};
-use crate::shared::{Shared, now_ms};
-use crate::shutdown::Stop;
-use crate::{Later, Session, SessionCommand, SessionRun, loading};
+use super::rows::{ADMIN, ANYTIME, SERVER};
+use crate::saving::SaveError;
+use crate::shared::now_ms;
+use crate::snapshotting::{self, InProgress};
+use crate::{Later, Session, SessionCommand, SessionRun, loading, log};
+
+const SAVE_FLAGS: Flags = Flags::ADMIN
+    .union(Flags::NOSCRIPT)
+    .union(Flags::NO_ASYNC_LOADING);
+
+const IN_PROGRESS: Refusal = Refusal::new("ERR Background save already in progress");
 
 pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "save",
             arity: Arity::Exactly(1),
-            flags: Flags::ADMIN
-                .union(Flags::NOSCRIPT)
-                .union(Flags::NO_ASYNC_LOADING)
-                .union(Flags::NO_MULTI),
-            complexity: "O(N) where N is the number of keys.",
-            summary: "Saves all data, holding all commands back meanwhile.",
+            flags: SAVE_FLAGS.union(Flags::NO_MULTI),
+            complexity: "O(N) where N is the total number of keys in all databases",
+            summary: "Saves the data of this moment to disk and waits for the end. Others go on.",
             ..SERVER
         },
         run: SessionRun::Later(save),
+    },
+    SessionCommand {
+        row: Command {
+            name: "bgsave",
+            arity: Arity::AtLeast(1),
+            flags: SAVE_FLAGS,
+            summary: "Saves the data of this moment to disk while commands go on.",
+            ..SERVER
+        },
+        run: SessionRun::Later(bgsave),
     },
     SessionCommand {
         row: Command {
@@ -46,18 +55,55 @@ pub const ROWS: &[SessionCommand] = &[
         row: Command {
             name: "shutdown",
             arity: Arity::AtLeast(1),
-            flags: Flags::ADMIN
-                .union(Flags::NOSCRIPT)
-                .union(ANYTIME)
-                .union(Flags::NO_MULTI)
-                .union(Flags::ALLOW_BUSY),
-            complexity: "O(N) when saving, where N is the number of keys.",
-            summary: "Stops the server, saving first if it should.",
+            flags: ADMIN.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
+            complexity: "O(N) when saving, where N is the total number of keys in all databases",
+            summary: "Saves, if there are save points or SAVE is given, and stops the server.",
             ..SERVER
         },
         run: SessionRun::Later(shutdown),
     },
 ];
+
+fn save<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        match snapshotting::save(&session.core).await {
+            Ok(Ok(_)) => {
+                reply.ok();
+                Ok(())
+            }
+            Ok(Err(error)) => Err(not_saved(&error)),
+            Err(InProgress) => Err(IN_PROGRESS),
+        }
+    })
+}
+
+fn not_saved(error: &SaveError) -> Refusal {
+    Refusal::text_of(format!("ERR {error}"))
+}
+
+fn bgsave<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        if args.len() > 2 || (args.len() == 2 && !args.is(1, "SCHEDULE")) {
+            return Err(Refusal::Syntax);
+        }
+        let status = &session.shared().saving;
+        if session.in_exec() {
+            if status.is_running() && status.in_background.load(Ordering::Relaxed) {
+                return Err(IN_PROGRESS);
+            }
+            status.scheduled.store(true, Ordering::Relaxed);
+            reply.simple("Background saving scheduled");
+            return Ok(());
+        }
+        match snapshotting::begin(&session.core, true).await {
+            Ok(_) => {
+                reply.simple("Background saving started");
+                Ok(())
+            }
+            Err(InProgress) => Err(IN_PROGRESS),
+        }
+    })
+}
 
 fn lastsave(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let status = &session.shared().saving;
@@ -65,199 +111,117 @@ fn lastsave(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<()
     Ok(())
 }
 
-fn save<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+fn shutdown<'a>(session: &'a mut Session, args: &'a Args<'a>, _: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
-        if session.shared().saving.is_running() {
-            return Err(Refusal::new("ERR Background save already in progress"));
+        let (mut save, mut nosave, mut now, mut force, mut abort) = Default::default();
+        for at in 1..args.len() {
+            let word = [
+                ("SAVE", &mut save),
+                ("NOSAVE", &mut nosave),
+                ("NOW", &mut now),
+                ("FORCE", &mut force),
+                ("ABORT", &mut abort),
+            ];
+            let found = word.into_iter().find(|(name, _)| args.is(at, name));
+            let (_, flag) = found.ok_or(Refusal::Syntax)?;
+            *flag = true;
         }
-        save_held(session).await?;
-        reply.ok();
-        Ok(())
-    })
-}
-
-/// Saves while all regions are held. The file is written by the saver's thread, so the core's
-/// other work (sessions without keys) goes on.
-async fn save_held(session: &mut Session) -> Result<(), Refusal> {
-    let mut held = session.hold_all().await;
-    let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
-    let shared = session.shared().clone();
-    let result = write(&shared, &mut spaces).await;
-    session.release(held);
-    result
-}
-
-/// Bytes of a chunk handed to the saver.
-const CHUNK_BYTES: usize = 1 << 20;
-
-async fn write(shared: &Shared, spaces: &mut [&mut Keyspace]) -> Result<(), Refusal> {
-    let settings = shared.settings.current();
-    let at_ms = now_ms();
-    let plan = Plan {
-        path: settings.dir.join(&settings.dbfilename),
-        header: Header {
-            created_s: at_ms / 1000,
-            used_memory_bytes: crate::memory::used_memory() as u64,
-        },
-        checksum: settings.rdbchecksum,
-    };
-    let (done, ended) = tokio::sync::oneshot::channel();
-    let on_end = move |result| drop(done.send(result));
-    let failed = |why: String| {
-        eprintln!("save failed: {why}");
-        Refusal::new("ERR")
-    };
-    let mut parts = saving::start(plan, 1, on_end).map_err(|error| failed(error.to_string()))?;
-    let Some(part) = parts.pop() else {
-        return Err(Refusal::new("ERR"));
-    };
-    let mut encoder = Encoder::new(settings.rdbcompression);
-    let mut chunk = Vec::new();
-    let mut changes = 0;
-    for space in spaces.iter_mut() {
-        changes += space.changes();
-        for db in 0..DATABASES {
-            let view = View::one(space, db, at_ms, 0, &settings.tuning);
-            view.for_each_key(&mut |key| {
-                let Some(value) = view.peek(key) else {
-                    return;
-                };
-                let expire = view.expire_at(key).flatten();
-                encoder.append(db, key, value, expire, &mut chunk);
-                if chunk.len() >= CHUNK_BYTES {
-                    part.send(std::mem::take(&mut chunk));
-                    encoder.begin_chunk();
-                }
-            });
-        }
-    }
-    part.send(chunk);
-    part.finish();
-    match ended.await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => return Err(failed(error.to_string())),
-        Err(_) => return Err(failed("the saver is gone".into())),
-    }
-    let status = &shared.saving;
-    status
-        .changes_at_last_save
-        .store(changes, Ordering::Relaxed);
-    status
-        .last_save_seconds
-        .store(now_ms() / 1000, Ordering::Relaxed);
-    status.saves.fetch_add(1, Ordering::Relaxed);
-    status.last_bgsave_ok.store(true, Ordering::Relaxed);
-    Ok(())
-}
-
-/// DEBUG RELOAD [NOSAVE] [NOFLUSH] [MERGE]: everything to disk, and back into memory.
-pub async fn reload(
-    session: &mut Session,
-    args: &Args<'_>,
-    reply: &mut Reply,
-) -> Result<(), Refusal> {
-    let (mut save, mut flush, mut merge) = (true, true, false);
-    for i in 2..args.len() {
-        if args.is(i, "NOSAVE") {
-            save = false;
-        } else if args.is(i, "NOFLUSH") {
-            flush = false;
-        } else if args.is(i, "MERGE") {
-            merge = true;
-        } else {
-            return Err(Refusal::new(
-                "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
-            ));
-        }
-    }
-    let shared = session.shared().clone();
-    let settings = shared.settings.current();
-    let mut held = session.hold_all().await;
-    let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
-    let mut result = Ok(());
-    if save {
-        result = write(&shared, &mut spaces).await;
-    }
-    if result.is_ok() {
-        let now_ms = now_ms();
-        // Everything is read before anything is dropped: a bad file must not cost the data.
-        let mut entries: Vec<(DbIndex, Vec<u8>, Owned)> = Vec::new();
-        let path = settings.dir.join(&settings.dbfilename);
-        let read = loading::load(&path, &settings.tuning, &mut |db, key, owned| {
-            entries.push((db, key.to_vec(), owned));
-        });
-        result = match read {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) | Err(_) => Err(Refusal::new(
-                "ERR Error trying to load the RDB dump, check server logs.",
-            )),
-        };
-        if result.is_ok() {
-            if flush {
-                for space in &mut spaces {
-                    Txn::new(View::one(space, 0, now_ms, 0, &settings.tuning)).flush_all();
-                }
-            }
-            for (db, key, owned) in entries {
-                if owned.expire_at_ms.is_some_and(|at| at <= now_ms) {
-                    continue;
-                }
-                let Some(space) = spaces.get_mut(shared.map.region_of(&key)) else {
-                    continue;
-                };
-                let mut txn = Txn::new(View::one(space, db, now_ms, 0, &settings.tuning));
-                if flush || merge || txn.kind(&key).is_none() {
-                    txn.put(&key, owned);
-                }
-            }
-            // What is in memory is what the file has.
-            let changes = spaces.iter().map(|space| space.changes()).sum();
-            let status = &shared.saving;
-            status
-                .changes_at_last_save
-                .store(changes, Ordering::Relaxed);
-        }
-    }
-    session.release(held);
-    result?;
-    reply.ok();
-    Ok(())
-}
-
-fn shutdown<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
-    Box::pin(async move {
-        let (mut save, mut no_save, mut force, mut abort, mut other) =
-            (false, false, false, false, false);
-        for i in 1..args.len() {
-            if args.is(i, "NOSAVE") {
-                no_save = true;
-            } else if args.is(i, "SAVE") {
-                save = true;
-            } else if args.is(i, "FORCE") {
-                force = true;
-            } else if args.is(i, "NOW") {
-                other = true;
-            } else if args.is(i, "ABORT") {
-                abort = true;
-            } else {
-                return Err(Refusal::Syntax);
-            }
-        }
-        if (abort && (save || no_save || force || other)) || (save && no_save) {
+        if (abort && args.len() > 2) || (save && nosave) {
             return Err(Refusal::Syntax);
         }
         if abort {
             return Err(Refusal::new("ERR No shutdown in progress."));
         }
-        let wanted = save || (!no_save && !session.shared().settings.current().save.is_empty());
-        if wanted && save_held(session).await.is_err() && !force {
-            return Err(Refusal::new("ERR Errors trying to SHUTDOWN. Check logs."));
-        }
-        // Saved already: whoever stops the cores need not save again.
-        session.shared().shutdown.ask(Stop { save: false });
-        session.close_after_reply = true;
-        // SHUTDOWN answers nothing: the connection just ends.
-        let _ = reply;
-        Ok(())
+        let settings = session.shared().settings.current();
+        let save = save || (!nosave && !settings.save.is_empty());
+        log::notice(&settings, "SHUTDOWN by a client");
+        // Comes back only if it failed, which the log tells in full.
+        let _error = snapshotting::shut_down(&session.core, save, force).await;
+        Err(Refusal::new("ERR Errors trying to SHUTDOWN. Check logs."))
     })
+}
+
+/// DEBUG RELOAD [NOSAVE] [NOFLUSH] [MERGE]: what is in memory goes to disk and comes back, while
+/// nothing else runs. MERGE changes nothing here: the file's keys win in any case.
+pub async fn reload(
+    session: &mut Session,
+    args: &Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Refusal> {
+    let (mut save, mut flush) = (true, true);
+    for at in 2..args.len() {
+        if args.is(at, "NOSAVE") {
+            save = false;
+        } else if args.is(at, "NOFLUSH") {
+            flush = false;
+        } else if !args.is(at, "MERGE") {
+            return Err(Refusal::new(
+                "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+            ));
+        }
+    }
+    let core = session.core.clone();
+    let shared = core.shared.clone();
+    let (mut held, claimed) = match (save, session.in_exec()) {
+        (false, _) => (session.hold_all().await, None),
+        // What is under way could not end while EXEC holds the regions.
+        (true, true) => {
+            let claimed = snapshotting::try_claim(&shared).ok_or(IN_PROGRESS)?;
+            (session.hold_all().await, Some(claimed))
+        }
+        (true, false) => {
+            let (held, run, ended) = snapshotting::claim_held(&core, false).await;
+            (held, Some((run, ended)))
+        }
+    };
+    if let Some((run, ended)) = claimed {
+        let saved = snapshotting::save_held(&core, &mut held, run, ended).await;
+        if let Err(error) = saved {
+            session.release(held);
+            return Err(not_saved(&error));
+        }
+    }
+    let settings = shared.settings.current();
+    let path = settings.dir.join(&settings.dbfilename);
+    // The file is read to its end before anything is dropped: a bad one must not cost the data.
+    let good = match loading::load(&path, &settings.tuning, &mut |_, _, _| {}) {
+        Ok(summary) => summary.is_some(),
+        Err(_) => false,
+    };
+    let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
+    if flush && good {
+        for space in &mut spaces {
+            Txn::new(View::one(space, 0, now_ms(), 0, &settings.tuning)).flush_all();
+        }
+    }
+    let (map, tuning) = (&shared.map, &settings.tuning);
+    let restored = loading::restore(&path, map, &mut spaces, tuning, now_ms(), &mut |_| {});
+    let changes = spaces.iter().map(|space| space.changes()).sum();
+    session.release(held);
+    let status = &shared.saving;
+    match restored {
+        Ok(Some(restored)) => {
+            if save && flush {
+                status
+                    .changes_at_last_save
+                    .store(changes, Ordering::Relaxed);
+            }
+            status.loaded_keys.store(restored.keys, Ordering::Relaxed);
+            let expired = &status.loaded_expired;
+            expired.store(restored.expired, Ordering::Relaxed);
+            log::notice(&settings, &format!("DEBUG RELOAD: {restored}"));
+            reply.ok();
+            Ok(())
+        }
+        Ok(None) => Err(cannot_load()),
+        Err(error) => {
+            let text = format!("DEBUG RELOAD of {}: {error}", path.display());
+            log::warning(&settings, &text);
+            Err(cannot_load())
+        }
+    }
+}
+
+fn cannot_load() -> Refusal {
+    Refusal::new("ERR Error trying to load the RDB dump, check server logs.")
 }

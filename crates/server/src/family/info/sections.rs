@@ -213,8 +213,13 @@ pub fn persistence(lines: &mut Lines<'_>, shared: &Shared, totals: &Totals) {
     lines.add("current_cow_size", 0);
     lines.add("current_cow_size_age", 0);
     lines.add("current_fork_perc", "0.00");
-    lines.add("current_save_keys_processed", 0);
-    lines.add("current_save_keys_total", 0);
+    let (mut done, mut total) = (0, 0);
+    if since != 0 {
+        done = status.keys_done.load(Ordering::Relaxed);
+        total = status.keys_total.load(Ordering::Relaxed);
+    }
+    lines.add("current_save_keys_processed", done);
+    lines.add("current_save_keys_total", total);
     lines.add(
         "rdb_changes_since_last_save",
         totals.changes.saturating_sub(saved),

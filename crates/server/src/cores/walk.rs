@@ -1,0 +1,88 @@
+//! A core's part of a save: walks the snapshots of its regions in slices, between the turns of its
+//! sessions.
+//!
+//! A slice takes half a millisecond. While sessions run commands, a pause of a millisecond or two
+//! follows each slice; a core that is idle otherwise saves at full speed. A region that is lent is
+//! left for later. When the disk does not keep up, the walk waits.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Core;
+use crate::snapshotting::{Chunks, Walk};
+
+const SLICE: Duration = Duration::from_micros(500);
+const PAUSE: Duration = Duration::from_millis(1);
+/// A wait is cut into such pieces to notice that the save is given up.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+impl Core {
+    pub(crate) fn on_walk(self: &Rc<Self>, walk: Box<Walk>) {
+        tokio::task::spawn_local(self.clone().walk(*walk));
+    }
+
+    async fn walk(self: Rc<Self>, walk: Walk) {
+        let Walk { mut chunks, run } = walk;
+        let mut left: Vec<usize> = (0..self.home.borrow().count()).collect();
+        while !left.is_empty() {
+            if run.is_given_up() {
+                chunks.give_up();
+            }
+            let tick = self.tick.get();
+            let delay_us = self.settings().rdb_key_save_delay_us;
+            let stuck = !self.walk_slice(&mut chunks, &mut left, delay_us != 0);
+            let keys = chunks.take_keys();
+            let done = &self.shared.saving.keys_done;
+            done.fetch_add(keys, Ordering::Relaxed);
+            self.poke_inbox();
+            if stuck {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            tokio::task::yield_now().await;
+            let delay = save_delay(keys, delay_us);
+            if !delay.is_zero() {
+                let until = Instant::now() + delay;
+                while !run.is_given_up() && Instant::now() < until {
+                    let rest = until.saturating_duration_since(Instant::now());
+                    tokio::time::sleep(rest.min(PATIENCE)).await;
+                }
+            } else if self.tick.get() != tick {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        chunks.finish();
+    }
+
+    /// Encodes for the time of a slice; false if nothing could be done.
+    fn walk_slice(&self, chunks: &mut Chunks, left: &mut Vec<usize>, one_step: bool) -> bool {
+        let began = Instant::now();
+        let (mut at, mut worked) = (0, false);
+        let mut home = self.home.borrow_mut();
+        let first = home.first();
+        while let Some(&region) = left.get(at) {
+            if !chunks.has_room() || (worked && (one_step || began.elapsed() > SLICE)) {
+                break;
+            }
+            let Some(region) = home.region_mut(first + region) else {
+                at += 1;
+                continue;
+            };
+            worked = true;
+            if chunks.step(&mut region.space) {
+                left.swap_remove(at);
+            }
+        }
+        worked
+    }
+}
+
+/// `rdb-key-save-delay`: microseconds per key; if negative, keys per microsecond.
+fn save_delay(keys: u64, delay_us: i64) -> Duration {
+    let us = match u64::try_from(delay_us) {
+        Ok(per_key) => keys.saturating_mul(per_key),
+        Err(_) => keys / delay_us.unsigned_abs(),
+    };
+    Duration::from_micros(us)
+}
