@@ -222,14 +222,14 @@ pub async fn begin(core: &Rc<Core>, background: bool) -> Result<Ended, InProgres
     drop(held);
     let compress = shared.settings.current().rdbcompression;
     for (id, part) in parts.into_iter().enumerate() {
-        let walk = Box::new(Walk {
+        let walk = Walk {
             chunks: Chunks::new(part, compress),
             run: run.clone(),
-        });
+        };
         if id == core.id {
             core.on_walk(walk);
         } else {
-            core.send(id, Message::Walk(walk));
+            core.send(id, Message::Walk(Box::new(walk)));
         }
     }
     Ok(ended)

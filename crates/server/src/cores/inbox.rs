@@ -71,7 +71,7 @@ impl Core {
                 let _ = self.tickets.deliver(ticket, Answer::Served(None));
             }
             Message::Evict => self.evict_for_others(),
-            Message::Walk(walk) => self.on_walk(walk),
+            Message::Walk(walk) => self.on_walk(*walk),
             Message::ShutDown { save } => {
                 let core = self.clone();
                 tokio::task::spawn_local(async move {

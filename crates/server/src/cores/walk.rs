@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl Core {
-    pub(crate) fn on_walk(self: &Rc<Self>, walk: Box<Walk>) {
-        tokio::task::spawn_local(self.clone().walk(*walk));
+    pub(crate) fn on_walk(self: &Rc<Self>, walk: Walk) {
+        tokio::task::spawn_local(self.clone().walk(walk));
     }
 
     async fn walk(self: Rc<Self>, walk: Walk) {
