@@ -35,4 +35,4 @@ pub use memory::Garbage;
 pub use space::{Keyspace, Router};
 pub use tuning::{EvictionPolicy, Tuning};
 pub use txn::{Expire, Txn};
-pub use view::{Owned, Value, ValueRef, View};
+pub use view::{CURSOR_BITS, Owned, Value, ValueRef, View};

@@ -10,8 +10,8 @@ use crate::{Hash, Keyspace, Kind, List, Router, Set, Tuning, Zset};
 
 /// Bytes of table and allocator behind each key, on average (`MEMORY USAGE`).
 const TABLE_BYTES_PER_KEY: usize = 16;
-/// Bits of a scan cursor that belong to the table; the part's number is above them.
-const CURSOR_BITS: u32 = 48;
+/// Bits of a SCAN cursor that belong to the table; the region's number is above them.
+pub const CURSOR_BITS: u32 = crate::memory::table::CURSOR_BITS;
 
 /// A value of any type, borrowed.
 pub enum ValueRef<'a> {
@@ -323,10 +323,10 @@ impl<'a> View<'a> {
     /// returns the next cursor (0: done). Cursor 0 starts.
     ///
     /// ```text
-    ///   cursor   [ part: 16 bits ][ position in its table: 48 bits, see Table::scan ]
+    ///   cursor   [ part: up to 16 bits ][ position in its table: 37 bits, see Table::scan ]
     /// ```
-    /// Whoever walks several regions one after the other (a core, SCAN over cores) puts the
-    /// region's number in the upper 16 bits in the same way.
+    /// 53 bits at most: JavaScript clients read cursors as doubles. Parts are counted from the
+    /// first of this view; a server whose cores walk their own regions adds their first region.
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(&[u8], Kind)) -> u64 {
         let mut part = (cursor >> CURSOR_BITS) as usize;
         let mut position = cursor & ((1 << CURSOR_BITS) - 1);

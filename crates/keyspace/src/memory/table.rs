@@ -28,6 +28,11 @@ use super::segment::{Segment, Shape, address_of, word_of};
 
 /// Deepest directory: 64 M segments, 20 G elements.
 const MOST_DEPTH: u8 = 26;
+/// Bits of a [`Table::scan`] cursor. Few, as the region's number comes above them and clients that
+/// read numbers as doubles (JavaScript) are exact up to 53 bits only.
+pub(crate) const CURSOR_BITS: u32 = 37;
+/// Homes of the shapes below the full one, in the order a cursor counts them.
+const SMALL_HOMES: [u8; 4] = [2, 6, 14, 30];
 /// Siblings merge when they hold together no more than this (of 504 places).
 const MERGED_LEN: usize = 200;
 
@@ -266,24 +271,31 @@ impl<P: Thin> Table<P> {
     }
 
     /// One step of a walk: calls `each` with about `count` elements, returns where to go on
-    /// (0: the end; start with 0; 47 bits at most). Elements present from the first to the last
-    /// step are all visited, whatever is inserted and removed between steps; some more than once.
+    /// (0: the end; start with 0; [`CURSOR_BITS`] bits). Elements present from the first to the
+    /// last step are all visited, whatever is inserted and removed between steps; some more than
+    /// once.
     ///
     /// ```text
-    ///   cursor   [ prefix: 26 ][ depth: 5 ][ home: 16 ]
+    ///   cursor   [ prefix: 26 ][ depth: 5 ][ home: 6 ]
     /// ```
     /// Elements come by segment, and by home inside it. If the segment has split since, its first
     /// half goes on at that home and the second starts anew; if it has merged (it is less deep
     /// now), it starts anew: what was visited may come again, what was not is never skipped.
+    /// Depths above [`MOST_DEPTH`] stand for the small shapes of a lone segment: if it has another
+    /// shape now, the walk goes on at the home where the first hash not visited belongs.
     pub fn scan(&self, cursor: u64, count: usize, mut each: impl FnMut(P::Ref<'_>)) -> u64 {
         if self.directory.is_empty() {
             return 0;
         }
-        let prefix = (cursor >> 21) as usize & ((1 << MOST_DEPTH) - 1);
-        let depth = (cursor >> 16) as u8 & 31;
+        let prefix = (cursor >> 11) as usize & ((1 << MOST_DEPTH) - 1);
+        let (depth, former_homes) = depth_and_homes((cursor >> 6) as u8 & 31);
         let homes = self.homes as usize;
         let mut index = prefix >> (MOST_DEPTH - self.depth);
-        let mut home = ((cursor as usize & 0xffff) * homes) >> 16;
+        let mut home = home_now(cursor as usize & 63, former_homes, homes);
+        let cursor_at = |index: usize, depth: u8, home: usize| {
+            let prefix = (index << (MOST_DEPTH - self.depth)) as u64;
+            prefix << 11 | u64::from(depth_code(depth, self.homes)) << 6 | home as u64
+        };
         let (mut visited, mut emitted) = (0, 0);
         loop {
             let segment = self.directory[index];
@@ -303,9 +315,7 @@ impl<P: Thin> Table<P> {
                 home += 1;
                 visited += 1;
                 if home < homes && (emitted >= count || visited >= 10 * count.max(1)) {
-                    let position = ((home << 16).div_ceil(homes)) as u64;
-                    let prefix = (index << (MOST_DEPTH - self.depth)) as u64;
-                    return prefix << 21 | u64::from(segment.depth()) << 16 | position;
+                    return cursor_at(index, segment.depth(), home);
                 }
             }
             home = 0;
@@ -314,8 +324,7 @@ impl<P: Thin> Table<P> {
                 return 0;
             };
             if emitted >= count || visited >= 10 * count.max(1) {
-                let prefix = (index << (MOST_DEPTH - self.depth)) as u64;
-                return prefix << 21 | u64::from(next.depth()) << 16;
+                return cursor_at(index, next.depth(), 0);
             }
         }
     }
@@ -544,6 +553,29 @@ impl<'a, P: Thin> Iterator for Iter<'a, P> {
 #[inline]
 fn home(hash: u64, homes: u8) -> usize {
     (((hash >> 16) & 0xffff) as usize * homes as usize) >> 16
+}
+
+/// Depth and shape in one number below 32; see [`Table::scan`].
+fn depth_code(depth: u8, homes: u8) -> u8 {
+    match SMALL_HOMES.iter().position(|&small| small == homes) {
+        Some(shape) => MOST_DEPTH + 1 + shape as u8,
+        None => depth,
+    }
+}
+
+/// What [`depth_code`] was made of.
+fn depth_and_homes(code: u8) -> (u8, usize) {
+    let small = code.checked_sub(MOST_DEPTH + 1);
+    match small.and_then(|shape| SMALL_HOMES.get(shape as usize)) {
+        Some(&homes) => (0, homes as usize),
+        None => (code, Shape::FULL.homes as usize),
+    }
+}
+
+/// The home, of `homes`, to which the first hash of what was home `former` of `former_homes`
+/// belongs.
+fn home_now(former: usize, former_homes: usize, homes: usize) -> usize {
+    ((former << 16).div_ceil(former_homes) * homes) >> 16
 }
 
 #[inline]

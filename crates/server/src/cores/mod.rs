@@ -42,7 +42,7 @@ pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
 pub use map::{CoreId, Map, REGIONS_PER_CORE, RegionId};
 pub use region::{Claim, Region, Waiter, WatchFlag};
-pub use run::{Absent, Call, Ran, Route, route};
+pub use run::{Absent, Call, Ran, Route, call_function, route};
 pub use start::{Server, StartError, start};
 pub use tickets::{Answer, Ticket, Tickets};
 

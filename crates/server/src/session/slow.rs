@@ -5,16 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Refusal;
+use keyspace::CURSOR_BITS;
 use resp::Args;
 
 use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
 use crate::commands::LaterFn;
-use crate::cores::{Call, Kept, Ran, RegionId};
+use crate::cores::{Call, Kept, RegionId, call_function};
 use crate::shared::now_ms;
-
-/// The low bits of a SCAN cursor are the core, the rest is the cursor within its regions.
-const CURSOR_CORES: u64 = 1024;
 
 impl Connection {
     pub(super) async fn run_slow(&mut self, slow: Slow) -> Result<(), Ended> {
@@ -102,7 +100,9 @@ impl Connection {
         held.run(&call, &args, &mut self.work.out);
     }
 
-    /// SCAN goes through the cores one after the other; the cursor says where it is.
+    /// SCAN goes through the cores one after the other; the region in the cursor says where it is.
+    /// Cores that end before COUNT keys are found are followed by the next at once: a small
+    /// database is one step, as in Redis.
     async fn scan(&mut self, stat: usize) {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
@@ -116,39 +116,55 @@ impl Connection {
         };
         let out = &mut self.work.out;
         let map = core.shared.map;
-        let Some(cursor) = base::number::parse_u64(args.at(1)) else {
+        let Some(mut cursor) = base::number::parse_u64(args.at(1)) else {
             // The command itself says what is wrong with the cursor.
             let any = map.regions_of(core.id).start;
             let mut held = core.hold(&[any]).await;
             held.run(&call, &args, out);
             return;
         };
-        let owner = ((cursor % CURSOR_CORES) as usize).min(map.cores() - 1);
-        let regions: Vec<RegionId> = map.regions_of(owner).collect();
-        let inner = (cursor / CURSOR_CORES).to_string();
-        let command = with_cursor(&args, &inner);
         let start = out.len();
-        let ran = {
-            let mut held = core.hold(&regions).await;
-            core.begin_batch();
-            held.run(&call, &command.args(0), out)
-        };
-        if ran != Ran::Done {
-            return;
+        let (mut keys, mut found, enough) = (Vec::new(), 0, scan_count(&args));
+        loop {
+            let region = (cursor >> CURSOR_BITS) as RegionId;
+            let owner = map.core_of(region.min(map.regions() - 1));
+            let regions = map.regions_of(owner);
+            let first = (regions.start as u64) << CURSOR_BITS;
+            let command = with_cursor(&args, &(cursor - first).to_string());
+            let result = {
+                let mut held = core.hold(&regions.clone().collect::<Vec<_>>()).await;
+                core.begin_batch();
+                held.with_view(call.db, |view| {
+                    call_function(call.row, view, &command.args(0), out)
+                })
+            };
+            if let Err(refusal) = &result {
+                out.truncate(start);
+                core.refuse(refusal, out);
+                core.account(stat, true, &args, &call);
+                return;
+            }
+            let reply = out.buffer_mut().split_off(start);
+            let Some(step) = split_scan(&reply) else {
+                out.raw(&reply);
+                break;
+            };
+            keys.extend_from_slice(step.keys);
+            found += step.found;
+            cursor = match step.cursor {
+                0 if owner + 1 == map.cores() => 0,
+                0 => (regions.end as u64) << CURSOR_BITS,
+                next => first + next,
+            };
+            if step.cursor != 0 || cursor == 0 || found >= enough {
+                out.array(2);
+                out.bulk(cursor.to_string().as_bytes());
+                out.array(found);
+                out.raw(&keys);
+                break;
+            }
         }
-        let reply = out.buffer_mut().split_off(start);
-        let Some((next, rest)) = split_cursor(&reply) else {
-            out.raw(&reply);
-            return;
-        };
-        let cursor = match next {
-            0 if owner + 1 == map.cores() => 0,
-            0 => owner as u64 + 1,
-            next => next * CURSOR_CORES + owner as u64,
-        };
-        out.array(2);
-        out.bulk(cursor.to_string().as_bytes());
-        out.raw(rest);
+        core.account(stat, false, &args, &call);
     }
 
     /// A session command that waits.
@@ -200,14 +216,43 @@ fn with_cursor(args: &Args<'_>, cursor: &str) -> Kept {
     kept
 }
 
-/// The cursor a SCAN reply begins with, and what follows it.
-fn split_cursor(reply: &[u8]) -> Option<(u64, &[u8])> {
-    let rest = reply.strip_prefix(b"*2\r\n$")?;
-    let line = rest.iter().position(|&b| b == b'\n')?;
-    let rest = rest.get(line + 1..)?;
-    let end = rest.iter().position(|&b| b == b'\r')?;
-    let cursor = base::number::parse_u64(rest.get(..end)?)?;
-    Some((cursor, rest.get(end + 2..)?))
+/// COUNT of a SCAN, whose options the command itself has looked at.
+fn scan_count(args: &Args<'_>) -> usize {
+    let mut options = args.iter_from(2);
+    let mut count = 10;
+    while let (Some(name), Some(value)) = (options.next(), options.next()) {
+        if name.eq_ignore_ascii_case(b"count") {
+            count = base::number::parse_u64(value).unwrap_or(count);
+        }
+    }
+    count.try_into().unwrap_or(usize::MAX)
+}
+
+/// A SCAN reply, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Scanned<'a> {
+    cursor: u64,
+    found: usize,
+    /// The keys as encoded.
+    keys: &'a [u8],
+}
+
+fn split_scan(reply: &[u8]) -> Option<Scanned<'_>> {
+    let (_, rest) = split_line(reply.strip_prefix(b"*2\r\n$")?)?;
+    let (cursor, rest) = split_line(rest)?;
+    let (found, keys) = split_line(rest.strip_prefix(b"*")?)?;
+    Some(Scanned {
+        cursor,
+        found: found.try_into().ok()?,
+        keys,
+    })
+}
+
+/// A number that ends its line, and what follows.
+fn split_line(text: &[u8]) -> Option<(u64, &[u8])> {
+    let end = text.iter().position(|&b| b == b'\r')?;
+    let number = base::number::parse_u64(text.get(..end)?)?;
+    Some((number, text.get(end + 2..)?))
 }
 
 #[cfg(test)]
@@ -217,6 +262,11 @@ mod tests {
     #[test]
     fn a_scan_reply_is_taken_apart() {
         let reply = b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\na\r\n";
-        assert_eq!(split_cursor(reply), Some((17, &b"*1\r\n$1\r\na\r\n"[..])));
+        let expected = Scanned {
+            cursor: 17,
+            found: 1,
+            keys: b"$1\r\na\r\n",
+        };
+        assert_eq!(split_scan(reply), Some(expected));
     }
 }

@@ -145,7 +145,7 @@ fn scans_miss_nothing_while_the_table_changes() {
             });
             calls += 1;
             assert!(calls < 100_000);
-            assert!(cursor < 1 << 47);
+            assert!(cursor < 1 << CURSOR_BITS);
             if cursor == 0 {
                 break;
             }
@@ -169,18 +169,60 @@ fn scans_miss_nothing_while_the_table_changes() {
 
 #[test]
 fn a_still_table_is_scanned_once_each() {
-    let mut table = Table::new(2);
-    for i in 0..5000 {
-        add(&mut table, &key(i));
+    for n in [1, 5, 20, 60, 150, 300, 5000] {
+        let mut table = Table::new(2);
+        for i in 0..n {
+            add(&mut table, &key(i));
+        }
+        let (mut cursor, mut seen) = (0, 0);
+        loop {
+            cursor = table.scan(cursor, 10, |_| seen += 1);
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen, n);
     }
-    let (mut cursor, mut seen) = (0, 0);
-    loop {
-        cursor = table.scan(cursor, 10, |_| seen += 1);
-        if cursor == 0 {
-            break;
+}
+
+#[test]
+fn a_scan_that_meets_a_bigger_shape_misses_nothing() {
+    for seed in 0..if cfg!(miri) { 2 } else { 300 } {
+        let mut table = Table::new(seed);
+        let (mut cursor, mut seen, mut n) = (0, BTreeSet::new(), 8);
+        let stay = n;
+        for i in 0..n {
+            add(&mut table, &key(i));
+        }
+        loop {
+            cursor = table.scan(cursor, 1, |element| {
+                seen.insert(element.clone());
+            });
+            if cursor == 0 {
+                break;
+            }
+            let more = n + n / 2;
+            for i in n..more.min(2000) {
+                add(&mut table, &key(i));
+            }
+            n = more.min(2000);
+        }
+        assert!((0..stay).all(|i| seen.contains(&key(i))), "seed {seed}");
+    }
+}
+
+#[test]
+fn any_number_is_a_safe_cursor() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    for n in [0, 3, 100, 5000] {
+        let mut table = Table::new(2);
+        for i in 0..n {
+            add(&mut table, &key(i));
+        }
+        for _ in 0..2000 {
+            table.scan(rng.u64(..), 3, |_| ());
         }
     }
-    assert_eq!(seen, 5000);
 }
 
 #[test]
