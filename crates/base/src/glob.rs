@@ -3,7 +3,8 @@
 /// Whether the whole of `text` matches `pattern`, byte by byte.
 ///
 /// Linear in practice: on a mismatch after `*` only the last star is retried, which is enough
-/// because a later star can absorb whatever an earlier one would have.
+/// because a later star can absorb whatever an earlier one would have. As in Redis, a pattern
+/// that needs more than 1000 stars one after the other matches nothing.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, false)
 }
@@ -13,14 +14,26 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, true)
 }
 
+/// See [`matches`].
+const MOST_STARS: usize = 1000;
+
 fn matches_with(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut p, mut t) = (0, 0);
+    let mut stars = 0;
     // Where to resume: the pattern after the last star, and the text it has swallowed so far.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if p < pattern.len() && pattern[p] == b'*' {
+            let repeated = retry.is_some_and(|(star, _)| star == p);
             p += 1;
             retry = Some((p, t));
+            // A last star, and stars after the end of the text, do not count.
+            if !repeated && p < pattern.len() && t < text.len() {
+                stars += 1;
+                if stars > MOST_STARS {
+                    return false;
+                }
+            }
             continue;
         }
         if t < text.len()
@@ -129,6 +142,14 @@ mod tests {
             );
         }
         assert!(matches_ignoring_case(b"MaxMem*", b"maxmemory"));
+    }
+
+    #[test]
+    fn too_many_stars_match_nothing() {
+        let text = vec![b'a'; 2000];
+        assert!(matches(&b"*?".repeat(1000), &text));
+        assert!(!matches(&b"*?".repeat(1001), &text));
+        assert!(matches(&b"*".repeat(2000), &text));
     }
 
     #[test]

@@ -146,14 +146,24 @@ impl Edit<'_, StringSlot> {
         self.mark(1);
     }
 
-    /// The string as bytes to be written in place (`SETRANGE`, `SETBIT`), first grown with zeros
-    /// to at least `min_len`. Counts as a change.
+    /// The string as bytes to be written in place (`SETRANGE`), first grown with zeros to at least
+    /// `min_len`. Counts as a change.
     pub fn bytes_mut(&mut self, min_len: usize) -> &mut [u8] {
         self.mark(1);
         let len = self.len().max(min_len);
         let bytes = self.raw(len);
         bytes.resize(len, 0);
         bytes
+    }
+
+    /// As [`Edit::bytes_mut`] for a `write` that may leave things as they are (`SETBIT`,
+    /// `BITFIELD`): it is told whether the string has grown and returns how many changes it made.
+    pub fn write_bits(&mut self, min_len: usize, write: impl FnOnce(&mut [u8], bool) -> usize) {
+        let (changes, former_len) = (self.at.changes, self.len());
+        let grown = former_len < min_len;
+        let bytes = self.bytes_mut(min_len);
+        let made = write(bytes, grown);
+        self.at.changes = changes + made.max(grown.into());
     }
 
     /// The string as a vector with room for `len` bytes, converted to that form if need be.

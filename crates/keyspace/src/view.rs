@@ -219,9 +219,12 @@ impl<'a> View<'a> {
         self.find(key).map(EntryRef::kind)
     }
 
-    /// Whether `key` exists. Counts as an access.
+    /// Whether `key` exists: a hit or a miss, which leaves its clock alone.
     pub fn exists(&self, key: &[u8]) -> bool {
-        self.access(key).is_some()
+        let space = self.space(key);
+        let found = space.get(self.db, key, self.now_ms).is_some();
+        space.count_read(found);
+        found
     }
 
     /// `None`: no such key; `Some(None)`: no deadline; else the deadline in Unix milliseconds.

@@ -69,10 +69,13 @@ fn setbit(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), R
     let mask = 0x80u8 >> (offset & 7);
     let mut slot = txn.string_or_new(args.at(1))?;
     let mut former = false;
-    if let Some(byte) = slot.bytes_mut(at + 1).get_mut(at) {
-        former = *byte & mask != 0;
-        *byte = if on { *byte | mask } else { *byte & !mask };
-    }
+    slot.write_bits(at + 1, |bytes, _| {
+        if let Some(byte) = bytes.get_mut(at) {
+            former = *byte & mask != 0;
+            *byte = if on { *byte | mask } else { *byte & !mask };
+        }
+        usize::from(former != on)
+    });
     reply.int_bool(former);
     Ok(())
 }

@@ -192,11 +192,15 @@ impl Operation {
         }
     }
 
-    /// Writes the result into `reply` and the new value into `bytes`.
-    fn run(&self, bytes: &mut [u8], reply: &mut Reply) {
+    /// Writes the result into `reply` and the new value into `bytes`. What was there before a
+    /// value was written, and that value.
+    fn run(&self, bytes: &mut [u8], reply: &mut Reply) -> Option<(i128, i128)> {
         let former = self.width.load(bytes, self.offset);
         let wanted = match self.action {
-            Action::Get => return reply.int(former as i64),
+            Action::Get => {
+                reply.int(former as i64);
+                return None;
+            }
             // An unsigned field takes a negative number as the 64 bits it is.
             Action::Set(value) if self.width.signed => value.into(),
             Action::Set(value) => i128::from(value as u64),
@@ -207,8 +211,12 @@ impl Operation {
                 self.width.store(bytes, self.offset, value);
                 let is_set = matches!(self.action, Action::Set(_));
                 reply.int(if is_set { former } else { value } as i64);
+                Some((former, value))
             }
-            None => reply.null(),
+            None => {
+                reply.null();
+                None
+            }
         }
     }
 }
@@ -232,11 +240,11 @@ fn bitfield(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(),
         return read(txn, args, &operations, reply);
     }
     let mut slot = txn.string_or_new(args.at(1))?;
-    let bytes = slot.bytes_mut(reach);
     reply.array(operations.len());
-    for operation in &operations {
-        operation.run(bytes, reply);
-    }
+    slot.write_bits(reach, |bytes, grown| {
+        let written = operations.iter().filter_map(|it| it.run(bytes, reply));
+        written.filter(|(old, new)| grown || old != new).count()
+    });
     Ok(())
 }
 

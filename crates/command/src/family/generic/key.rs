@@ -47,7 +47,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "touch",
-        run: Run::Read(exists),
+        run: Run::Read(touch),
         flags: Flags::READONLY.union(Flags::FAST),
         since: "3.2.1",
         complexity: "O(N) for N keys",
@@ -112,6 +112,12 @@ fn del(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refu
 fn exists(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let found = args.iter_from(1).filter(|key| view.exists(key)).count();
     reply.int(found as i64);
+    Ok(())
+}
+
+fn touch(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let touched = args.iter_from(1).filter(|key| view.value(key).is_some());
+    reply.int(touched.count() as i64);
     Ok(())
 }
 

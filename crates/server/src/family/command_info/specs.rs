@@ -3,11 +3,7 @@
 use command::{Command, Keys};
 use resp::{Args, Reply};
 
-/// Commands that set the whole value without looking at the old one.
-const OVERWRITE: &[&str] = &["mset", "msetnx", "psetex", "restore", "setex", "setnx"];
-/// Commands that remove the key.
-const REMOVE: &[&str] = &["del", "unlink"];
-/// Commands whose first key is a destination that is overwritten.
+/// Commands whose first key is a destination.
 const STORE: &[&str] = &[
     "bitop",
     "sdiffstore",
@@ -21,30 +17,61 @@ const STORE: &[&str] = &[
 
 /// What a command does to its `number`-th key.
 pub fn access(row: &Command, args: &Args<'_>, number: usize) -> &'static [&'static str] {
-    if row.name == "set" && !(3..args.len()).any(|i| args.is(i, "GET")) {
-        return &["OW", "update"];
+    let has = |word| (2..args.len()).any(|i| args.is(i, word));
+    match row.name {
+        "set" if has("GET") => READ_UPDATE,
+        "set" => OVERWRITE,
+        "bitfield" if has("SET") || has("INCRBY") => READ_UPDATE,
+        "bitfield" => READ,
+        _ => of_row(row, number),
     }
-    of_row(row, number)
 }
 
-/// The same without arguments to look at.
+const READ: &[&str] = &["RO", "access"];
+const READ_UPDATE: &[&str] = &["RW", "access", "update"];
+const OVERWRITE: &[&str] = &["OW", "update"];
+
+/// The same without arguments to look at: whether the key is read or written, and what becomes of
+/// the data a client gave or gets. The words are Redis'.
 fn of_row(row: &Command, number: usize) -> &'static [&'static str] {
-    let name = row.name;
-    if !row.is_write() {
-        return &["RO", "access"];
-    }
-    if OVERWRITE.contains(&name) || (STORE.contains(&name) && number == 0) {
-        return &["OW", "update"];
-    }
-    if REMOVE.contains(&name) {
-        return &["RM", "delete"];
-    }
-    match (name, number) {
-        ("sort", 0) | ("copy", 0) => &["RO", "access"],
-        ("sort", _) | ("copy", _) | ("rename" | "renamenx", 1) => &["OW", "update"],
-        ("rename" | "renamenx", 0) => &["RW", "access", "delete"],
-        _ if STORE.contains(&name) => &["RO", "access"],
-        _ => &["RW", "access", "update"],
+    match (row.name, number) {
+        // About the key, not its data.
+        (
+            "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory|usage" | "object|encoding"
+            | "object|freq" | "object|idletime" | "object|refcount" | "scard" | "sismember"
+            | "strlen" | "touch" | "type" | "watch" | "zcard",
+            _,
+        ) => &["RO"],
+        ("sort" | "copy", 0) => READ,
+        _ if !row.is_write() => READ,
+        ("set" | "bitfield", _) => &["RW", "access", "update", "variable_flags"],
+        ("mset" | "psetex" | "setex", _) | ("sort" | "copy" | "rename", 1) => OVERWRITE,
+        ("msetnx" | "setnx", _) | ("renamenx", 1) => &["OW", "insert"],
+        ("del" | "unlink", _) => &["RM", "delete"],
+        ("sinterstore", 0)
+        | (
+            "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
+            | "setrange" | "zadd",
+            _,
+        ) => &["RW", "update"],
+        (name, 0) if STORE.contains(&name) => OVERWRITE,
+        (name, _) if STORE.contains(&name) => READ,
+        ("blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove", 1)
+        | ("append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "rpush" | "rpushx" | "sadd", _) => {
+            &["RW", "insert"]
+        }
+        ("blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" | "rename" | "renamenx", _)
+        | (
+            "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
+            | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin",
+            _,
+        ) => &["RW", "access", "delete"],
+        (
+            "hdel" | "lrem" | "ltrim" | "srem" | "zrem" | "zremrangebylex" | "zremrangebyrank"
+            | "zremrangebyscore",
+            _,
+        ) => &["RW", "delete"],
+        _ => READ_UPDATE,
     }
 }
 
