@@ -4,7 +4,7 @@
 //! is replaced or removed, what a running snapshot has to keep, who is told. [`crate::Txn`] puts
 //! them together for commands; expiry and eviction use them too.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use base::DbIndex;
@@ -21,6 +21,9 @@ use crate::{Effect, Garbage, Tuning};
 const GARBAGE_ELEMENTS: usize = 64;
 /// Strings of more bytes are freed away from the command path.
 const GARBAGE_BYTES: usize = 64 * 1024;
+
+/// Due keys remembered for [`Keyspace::expire_met`] at most; the rest waits for its turn.
+const MET_MOST: usize = 1024;
 
 /// Says which of the regions held together has a key.
 pub trait Router {
@@ -43,6 +46,8 @@ pub struct Keyspace {
     hits: Cell<u64>,
     misses: Cell<u64>,
     expired: u64,
+    /// Keys that were due when a read met them; see [`Keyspace::expire_met`].
+    met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
     pub(crate) evicted: u64,
     /// The time last told to [`Keyspace::expire_due`].
     told_ms: u64,
@@ -63,6 +68,7 @@ impl Keyspace {
             hits: Cell::new(0),
             misses: Cell::new(0),
             expired: 0,
+            met: RefCell::default(),
             evicted: 0,
             told_ms: 0,
         }
@@ -140,6 +146,36 @@ impl Keyspace {
         removed
     }
 
+    /// Whether reads met keys whose time had come.
+    #[inline]
+    pub fn has_met_due(&self) -> bool {
+        !self.met.borrow().is_empty()
+    }
+
+    /// Removes the due keys that reads have met: they were not seen, but a read cannot remove them
+    /// itself. Called after the command, so that what was found missing is not counted any more.
+    #[cold]
+    pub fn expire_met(&mut self, now_ms: u64) {
+        for (db, key) in self.met.take() {
+            let hash = self.hash(&key);
+            self.find(db as usize, hash, &key, now_ms);
+        }
+    }
+
+    /// Forgets the due keys that reads have met (nothing expires while clients are paused).
+    pub fn forget_met(&mut self) {
+        self.met.get_mut().clear();
+    }
+
+    /// Remembers a key that a read found due.
+    #[cold]
+    pub(crate) fn meet(&self, db: DbIndex, key: &[u8]) {
+        let mut met = self.met.borrow_mut();
+        if met.len() < MET_MOST {
+            met.push((db, key.into()));
+        }
+    }
+
     /// Earliest deadline in any database.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.dbs.iter().filter_map(Db::next_deadline_ms).min()
@@ -207,7 +243,13 @@ impl Keyspace {
 
     #[inline]
     pub(crate) fn get(&self, db: DbIndex, key: &[u8], now_ms: u64) -> Option<EntryRef<'_>> {
-        self.dbs.get(db as usize)?.get(self.hash(key), key, now_ms)
+        let table = &self.dbs.get(db as usize)?.table;
+        let entry = table.get(self.hash(key), key)?;
+        if entry.is_due(now_ms) {
+            self.meet(db, key);
+            return None;
+        }
+        Some(entry)
     }
 
     /// Where a key is that is not due; one that is due is removed.
@@ -252,9 +294,10 @@ impl Keyspace {
         }
     }
 
+    /// Removes a due key. Nobody is told: it was gone before for everybody who looked, and whoever
+    /// watches it compares what was there with what is.
     fn expire(&mut self, db: usize, position: Position, hash: u64) {
         if let Some(former) = self.dbs[db].remove(position, hash) {
-            self.note(db, former.borrow().key());
             self.expired += 1;
             self.retire(db, former);
         }
@@ -307,15 +350,15 @@ impl Keyspace {
         }
     }
 
-    /// Watched keys that exist in one of the databases, each with every one of these it is
-    /// watched in: what a flush or a swap may change.
-    fn watched_in(&self, dbs: &[DbIndex]) -> Vec<Effect> {
+    /// Watched keys that exist (and are not due) in one of the databases, each with every one of
+    /// these it is watched in: what a flush or a swap may change.
+    fn watched_in(&self, dbs: &[DbIndex], now_ms: u64) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (key, counts) in &self.interest {
             let hash = self.hash(key);
             let exists = dbs
                 .iter()
-                .any(|&db| self.dbs[db as usize].table.find(hash, key).is_some());
+                .any(|&db| self.dbs[db as usize].get(hash, key, now_ms).is_some());
             if exists {
                 let watched = counts.iter().filter(|(db, _)| dbs.contains(db));
                 effects.extend(watched.map(|&(db, _)| Effect::Changed {
@@ -328,11 +371,11 @@ impl Keyspace {
     }
 
     /// Empties a database in O(1); the entries go to the garbage list.
-    pub(crate) fn flush(&mut self, db: DbIndex) {
+    pub(crate) fn flush(&mut self, db: DbIndex, now_ms: u64) {
         if self.dbs[db as usize].table.is_empty() {
             return;
         }
-        let effects = self.watched_in(&[db]);
+        let effects = self.watched_in(&[db], now_ms);
         self.effects.extend(effects);
         let origin = self.dbs[db as usize].origin;
         let (table, deadlines) = self.dbs[db as usize].take();
@@ -341,8 +384,8 @@ impl Keyspace {
         self.retire_table(origin, table);
     }
 
-    pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex) {
-        let effects = self.watched_in(&[a, b]);
+    pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex, now_ms: u64) {
+        let effects = self.watched_in(&[a, b], now_ms);
         self.effects.extend(effects);
         self.dbs.swap(a as usize, b as usize);
         self.changes += 1;

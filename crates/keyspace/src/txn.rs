@@ -220,17 +220,19 @@ impl<'a> Txn<'a> {
 
     /// Empties the current database; O(1) here, the keys go to the garbage list.
     pub fn flush_db(&mut self) {
-        let db = self.db;
-        self.each_space(|space| space.flush(db));
+        let (db, now_ms) = (self.db, self.now_ms);
+        self.each_space(|space| space.flush(db, now_ms));
     }
 
     pub fn flush_all(&mut self) {
-        self.each_space(|space| (0..DATABASES).for_each(|db| space.flush(db)));
+        let now_ms = self.now_ms;
+        self.each_space(|space| (0..DATABASES).for_each(|db| space.flush(db, now_ms)));
     }
 
     pub fn swap_db(&mut self, a: DbIndex, b: DbIndex) {
         if a != b && a < DATABASES && b < DATABASES {
-            self.each_space(|space| space.swap(a, b));
+            let now_ms = self.now_ms;
+            self.each_space(|space| space.swap(a, b, now_ms));
         }
     }
 

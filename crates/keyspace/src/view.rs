@@ -1,6 +1,7 @@
 //! What a read command sees: the values of the regions it was routed to, at one moment.
 //!
-//! Nothing here removes a key whose time has come; it is only not seen.
+//! Nothing here removes a key whose time has come; it is only not seen, and remembered for
+//! [`Keyspace::expire_met`].
 
 use base::{Atom, DbIndex, Refusal};
 
@@ -300,8 +301,10 @@ impl<'a> View<'a> {
                 }
                 match table.random(&mut rng) {
                     Some(entry) if !entry.is_due(self.now_ms) => return Some(entry.key()),
-                    _ => break,
+                    Some(entry) => space.meet(self.db, entry.key()),
+                    None => {}
                 }
+                break;
             }
         }
         // Nearly everything is due: look for one that is not.
@@ -311,7 +314,8 @@ impl<'a> View<'a> {
             .map(EntryRef::key)
     }
 
-    /// Calls `each` for every key of the database not past its deadline.
+    /// Calls `each` for every key of the database not past its deadline. Due keys stay, as they do
+    /// in Redis' KEYS.
     pub fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) {
         for space in self.spaces() {
             for entry in space.dbs[self.db as usize].table.iter() {
@@ -340,7 +344,9 @@ impl<'a> View<'a> {
                 .table
                 .scan(position, left, |entry| {
                     seen += 1;
-                    if !entry.is_due(self.now_ms) {
+                    if entry.is_due(self.now_ms) {
+                        space.meet(self.db, entry.key());
+                    } else {
                         each(entry.key(), entry.kind());
                     }
                 });

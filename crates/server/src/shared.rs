@@ -51,7 +51,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(mut settings: Settings) -> Self {
+        settings.tuning.hash_seed = random_seed();
         let commands = Commands::new();
         let cores = settings.num_shards.max(1);
         Shared {
@@ -116,6 +117,11 @@ impl Shared {
         } else {
             all
         }
+    }
+
+    /// Whether no key may be removed because its time has come: CLIENT PAUSE keeps the data as it is.
+    pub fn is_expiry_paused(&self, now_ms: u64) -> bool {
+        self.paused_until_ms(true) > now_ms
     }
 }
 

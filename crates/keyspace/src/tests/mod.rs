@@ -123,6 +123,37 @@ fn deadlines() {
 }
 
 #[test]
+fn due_keys_that_reads_meet_go_after_the_command() {
+    let mut space = Keyspace::new(1);
+    let tuning = Tuning::default();
+    with(&mut space, 0, |txn| {
+        for key in [b"a", b"b", b"c"] {
+            txn.put_string(key, b"1", Expire::At(5));
+        }
+        txn.put_string(b"d", b"1", Expire::Clear);
+    });
+    {
+        let view = View::one(&mut space, 0, 5, 0, &tuning);
+        assert!(!view.exists(b"a"));
+        assert_eq!(view.len(), 4, "a read removes nothing");
+    }
+    assert!(space.has_met_due());
+    space.expire_met(5);
+    assert!(!space.has_met_due());
+    assert_eq!((space.expired(), space.db_stats(0).0), (1, 3));
+    let scan = |space: &mut Keyspace| {
+        let view = View::one(space, 0, 5, 0, &tuning);
+        view.scan(0, 100, &mut |key, _| assert_eq!(key, b"d"));
+    };
+    scan(&mut space);
+    space.forget_met();
+    assert_eq!(space.db_stats(0).0, 3);
+    scan(&mut space);
+    space.expire_met(5);
+    assert_eq!((space.expired(), space.db_stats(0).0), (3, 1));
+}
+
+#[test]
 fn effects_are_for_watched_keys_only() {
     let mut space = Keyspace::new(1);
     let effect = |key: &[u8]| Effect::Changed {
@@ -147,8 +178,9 @@ fn effects_are_for_watched_keys_only() {
     with(&mut space, 0, |txn| txn.set_expire(b"a", Some(5)));
     assert_eq!(space.take_effects(), [effect(b"a")]);
     space.unwatch(0, b"a");
-    space.expire_due(5, 10);
-    assert_eq!(space.take_effects(), [effect(b"a")]);
+    // Whoever watches a key looks whether its time has come: nobody is told.
+    assert_eq!(space.expire_due(5, 10), 1);
+    assert_eq!(space.take_effects(), []);
     with(&mut space, 0, |txn| txn.flush_all());
     assert_eq!(space.take_effects(), []);
     with(&mut space, 0, |txn| {

@@ -27,11 +27,31 @@ impl Core {
         if call.row.is_write() && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
             self.check_disk()?;
         }
+        self.admit_memory(call.row.flags.contains(Flags::DENYOOM))
+    }
+
+    /// As [`Core::admit`], for a command that is queued for EXEC: the queue itself takes memory, so
+    /// none is queued beyond the limit.
+    pub fn admit_queued(self: &Rc<Self>, writes: bool) -> Result<(), Refusal> {
+        self.admit_exec(writes, true)
+    }
+
+    /// As [`Core::admit`], for an EXEC: whether one of its commands writes, and whether one needs
+    /// memory.
+    pub fn admit_exec(self: &Rc<Self>, writes: bool, needs_memory: bool) -> Result<(), Refusal> {
+        if writes && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
+            self.check_disk()?;
+        }
+        self.admit_memory(needs_memory)
+    }
+
+    #[inline]
+    fn admit_memory(self: &Rc<Self>, deny: bool) -> Result<(), Refusal> {
         let maxmemory = self.settings().maxmemory;
         if maxmemory == 0 || used_memory() <= maxmemory {
             return Ok(());
         }
-        self.make_room(maxmemory, call.row.flags.contains(Flags::DENYOOM))
+        self.make_room(maxmemory, deny)
     }
 
     /// The last background save failed: `stop-writes-on-bgsave-error`.

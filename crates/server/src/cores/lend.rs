@@ -346,6 +346,17 @@ impl Held {
 
     /// A view of the held regions, at the moment of this batch.
     pub fn with_view<T>(&mut self, db: DbIndex, run: impl FnOnce(View<'_>) -> T) -> T {
+        let core = self.core.clone();
+        let result = self.with_view_only(db, run);
+        for space in self.spaces() {
+            if space.has_met_due() {
+                core.expire_met(space);
+            }
+        }
+        result
+    }
+
+    fn with_view_only<T>(&mut self, db: DbIndex, run: impl FnOnce(View<'_>) -> T) -> T {
         let core = &self.core;
         let settings = core.settings().clone();
         let (now_ms, seed) = (core.now_ms(), core.next_seed());

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Flags, Keys, KeysError, Run};
-use keyspace::{Txn, View};
+use keyspace::{Keyspace, Txn, View};
 use resp::{Args, Reply};
 
 use super::{Core, Map, RegionId};
@@ -105,6 +105,9 @@ impl Core {
                 &settings.tuning,
             );
             let ran = self.invoke(call, view, args, reply);
+            if region.space.has_met_due() {
+                self.expire_met(&mut region.space);
+            }
             (ran, region.space.has_effects())
         };
         if effects {
@@ -158,6 +161,16 @@ impl Core {
         };
         self.account(call.stat, ran == Ran::Refused, args, call);
         ran
+    }
+
+    /// A command met keys whose time has come: they go now, unless clients are paused.
+    #[cold]
+    pub(super) fn expire_met(&self, space: &mut Keyspace) {
+        if self.shared.is_expiry_paused(self.now_ms()) {
+            space.forget_met();
+        } else {
+            space.expire_met(self.now_ms());
+        }
     }
 
     /// Writes a refusal and counts it.

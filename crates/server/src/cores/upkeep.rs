@@ -44,7 +44,10 @@ impl Core {
     async fn expire(self: &Rc<Self>) {
         let count = self.home.borrow().count();
         let mut at = 0;
-        while at < count && self.settings().active_expire {
+        while at < count
+            && self.settings().active_expire
+            && !self.shared.is_expiry_paused(self.now_ms())
+        {
             let started = Instant::now();
             while at < count && started.elapsed() < SLICE {
                 if self.expire_step(at) < STEP {

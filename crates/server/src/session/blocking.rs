@@ -12,13 +12,16 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use base::{Refusal, number};
-use command::{Block, Nil, Run, TimeoutAt, WaitOn};
-use resp::{Args, Reply};
+use base::Refusal;
+use command::{Block, Nil, Run, WaitOn};
+use resp::Reply;
 
 use super::connection::{Connection, Ended};
 use crate::clients::Unblock;
 use crate::cores::{Answer, Call, Claim, Kept, Ran, Ticket, Waiter};
+
+/// Longer timeouts end with this one: the clock counts no further than some decades.
+const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// What ended a wait.
 enum End {
@@ -45,14 +48,6 @@ impl Connection {
             db: session.db,
             client: &session.client,
         };
-        let timeout_ms = match timeout_ms(&block, &args, core.now_ms()) {
-            Ok(timeout_ms) => timeout_ms,
-            Err(refusal) => {
-                core.refuse(&refusal, out);
-                session.account(stat, true, &args);
-                return Ok(());
-            }
-        };
         if let Err(refusal) = core.admit(&call) {
             core.stats().on_rejected(Some(stat));
             core.refuse(&refusal, out);
@@ -62,12 +57,20 @@ impl Connection {
         if regions.is_empty() {
             regions.push(core.shared.map.regions_of(core.id).start);
         }
-        let (ticket, waiter) = {
+        let (ticket, waiter, timeout) = {
             let mut held = core.hold(&regions).await;
             core.begin_batch();
             if held.run(&call, &args, out) != Ran::Empty {
                 return Ok(());
             }
+            // The attempt has refused a wrong timeout in its place among the other checks.
+            let timeout = match block.timeout.millis(&args) {
+                Ok(timeout_ms) => timeout_ms.map(|ms| Duration::from_millis(ms).min(LONGEST_WAIT)),
+                Err(refusal) => {
+                    core.refuse(&refusal, out);
+                    return Ok(());
+                }
+            };
             let ticket = Ticket::new(&core);
             let mut command = Kept::default();
             command.push(&args);
@@ -92,7 +95,7 @@ impl Connection {
                     region.add_waiter(session.db, key, waiter.clone());
                 }
             }
-            (ticket, waiter)
+            (ticket, waiter, timeout)
         };
         self.flush().await.inspect_err(|_| {
             let _ = waiter.claim.cancel();
@@ -101,7 +104,7 @@ impl Connection {
         client.take_unblock();
         client.blocked.store(true, Ordering::Release);
         core.stats().blocked_clients.add(1);
-        let end = self.wait(ticket, &waiter, timeout_ms).await;
+        let end = self.wait(ticket, &waiter, timeout).await;
         core.stats().blocked_clients.sub(1);
         client.blocked.store(false, Ordering::Release);
         core.begin_batch();
@@ -120,12 +123,11 @@ impl Connection {
     }
 
     /// Sleeps until something ends the wait.
-    async fn wait(&mut self, ticket: Ticket, waiter: &Waiter, timeout_ms: u64) -> End {
+    async fn wait(&mut self, ticket: Ticket, waiter: &Waiter, timeout: Option<Duration>) -> End {
         let client = self.work.session.client.clone();
         let core = self.work.session.core.clone();
         let mut ticket = Some(ticket);
-        let sleep = Duration::from_millis(if timeout_ms == 0 { 0 } else { timeout_ms });
-        let mut sleep = pin!(tokio::time::sleep(sleep));
+        let mut sleep = pin!(tokio::time::sleep(timeout.unwrap_or_default()));
         let (input, socket) = (&mut self.input, &mut self.socket);
         let mut open = true;
         let end = poll_fn(|cx| {
@@ -144,7 +146,7 @@ impl Connection {
             if let Some(how) = client.take_unblock() {
                 return Poll::Ready(End::Unblocked(how));
             }
-            if timeout_ms > 0 && sleep.as_mut().poll(cx).is_ready() {
+            if timeout.is_some() && sleep.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(End::Timeout);
             }
             // What the client sends meanwhile is read (up to a bound) to notice when it goes.
@@ -183,22 +185,4 @@ pub(super) fn nil(block: &Block, out: &mut Reply) {
         Nil::Bulk => out.null(),
         Nil::Array => out.null_array(),
     }
-}
-
-/// The timeout in milliseconds; 0 for none.
-pub(super) fn timeout_ms(block: &Block, args: &Args<'_>, now_ms: u64) -> Result<u64, Refusal> {
-    let at = match block.timeout {
-        TimeoutAt::Last => args.len().saturating_sub(1),
-        TimeoutAt::Arg(at) => at,
-    };
-    let seconds = number::parse_f64(args.at(at))
-        .ok_or(Refusal::new("ERR timeout is not a float or out of range"))?;
-    let ms = (seconds * 1000.0).ceil();
-    if ms < 0.0 {
-        return Err(Refusal::new("ERR timeout is negative"));
-    }
-    if !ms.is_finite() || ms >= i64::MAX as f64 || ms as u64 > i64::MAX as u64 - now_ms {
-        return Err(Refusal::new("ERR timeout is out of range"));
-    }
-    Ok(ms as u64)
 }

@@ -12,7 +12,7 @@ use command::{Flags, Run};
 use resp::{Args, Reply};
 
 use super::Session;
-use super::blocking::{nil, timeout_ms};
+use super::blocking::nil;
 use super::turn::{Slow, Step, Work, feed_monitors};
 use crate::commands::{Later, SessionRun, wrong_arity};
 use crate::cores::{Call, Kept, Ran, RegionId, Route, WatchFlag, route};
@@ -24,6 +24,8 @@ pub struct Multi {
     pub aborted: bool,
     /// One of them writes.
     pub writes: bool,
+    /// One of them may need memory.
+    needs_memory: bool,
     commands: Kept,
     /// Row number and statistics number of each.
     heads: Vec<(usize, usize)>,
@@ -57,13 +59,7 @@ impl Work {
             let refusal = Refusal::new("ERR Command not allowed inside a transaction");
             return self.reject(Some(stat), &refusal);
         }
-        let call = Call {
-            row,
-            stat,
-            db: self.session.db,
-            client: &self.session.client.clone(),
-        };
-        if let Err(refusal) = core.admit(&call) {
+        if let Err(refusal) = core.admit_queued(row.is_write()) {
             return self.reject(Some(stat), &refusal);
         }
         if !self.pending.is_empty() {
@@ -76,6 +72,7 @@ impl Work {
                 return self.reject(Some(stat), &refusal);
             }
             multi.writes |= row.is_write();
+            multi.needs_memory |= row.flags.contains(Flags::DENYOOM);
             multi.commands.push(args);
             multi.heads.push((number, stat));
         }
@@ -114,6 +111,12 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         return Err(Refusal::new(
             "EXECABORT Transaction discarded because of previous errors.",
         ));
+    }
+    if let Err(refusal) = session.core.admit_exec(multi.writes, multi.needs_memory) {
+        return Err(Refusal::text_of(format!(
+            "EXECABORT Transaction discarded because of: {}",
+            refusal.text()
+        )));
     }
     let regions = session.regions_of_transaction(&multi, &watched);
     if !regions.is_empty() {
@@ -208,12 +211,6 @@ impl Session {
             db: self.db,
             client: &self.client,
         };
-        if let Run::Block(block) = &row.run
-            && let Err(refusal) = timeout_ms(block, args, core.now_ms())
-        {
-            core.refuse(&refusal, reply);
-            return;
-        }
         let Some(held) = &mut self.held else {
             core.refuse(&Refusal::new("ERR internal error"), reply);
             return;
