@@ -11,6 +11,7 @@ use std::sync::Arc;
 use base::{DbIndex, Refusal};
 use resp::{Protocol, Reply};
 
+use super::kept::empty;
 use super::mailbox::Message;
 use super::run::{Absent, Call, Ran, Route, route};
 use super::{Core, CoreId, Kept};
@@ -47,9 +48,9 @@ impl Batch {
     /// Ready for other commands.
     pub fn clear(&mut self) {
         self.commands.clear();
-        self.heads.clear();
-        self.replies.truncate(0);
-        self.ends.clear();
+        empty(&mut self.heads);
+        empty(self.replies.buffer_mut());
+        empty(&mut self.ends);
     }
 }
 

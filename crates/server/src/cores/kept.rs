@@ -5,6 +5,9 @@
 
 use resp::{Args, Span};
 
+/// Room that an idle batch may keep, in each of its parts.
+const ROOM_BYTES_KEPT: usize = 64 * 1024;
+
 #[derive(Default)]
 pub struct Kept {
     bytes: Vec<u8>,
@@ -27,10 +30,11 @@ impl Kept {
         self.bytes.len()
     }
 
+    /// Empty again. Usual room is kept for the next commands, what an unusual one took is not.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.spans.clear();
-        self.ends.clear();
+        empty(&mut self.bytes);
+        empty(&mut self.spans);
+        empty(&mut self.ends);
     }
 
     /// Keeps a copy of `args`.
@@ -65,5 +69,27 @@ impl Kept {
     /// Whether another command of `size_bytes` may be kept (offsets are 32 bits).
     pub fn has_room(&self, size_bytes: usize) -> bool {
         self.bytes.len() + size_bytes < u32::MAX as usize
+    }
+}
+
+/// Clears a vector, and gives its memory back if it is much.
+pub(super) fn empty<T>(vector: &mut Vec<T>) {
+    vector.clear();
+    vector.shrink_to(ROOM_BYTES_KEPT / size_of::<T>().max(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_command_leaves_no_memory_behind() {
+        let mut kept = Kept::default();
+        kept.push_all(vec![&b"12345"[..]; 100_000]);
+        assert_eq!(kept.args(0).len(), 100_000);
+        kept.clear();
+        assert!(kept.is_empty());
+        assert!(kept.bytes.capacity() <= ROOM_BYTES_KEPT);
+        assert!(kept.spans.capacity() * size_of::<Span>() <= ROOM_BYTES_KEPT);
     }
 }
