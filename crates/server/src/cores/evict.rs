@@ -75,7 +75,8 @@ impl Core {
     fn make_room(self: &Rc<Self>, maxmemory: usize, deny: bool) -> Result<(), Refusal> {
         publish();
         let settings = self.settings().clone();
-        if used_memory() <= maxmemory {
+        // While clients are paused the data stays as it is.
+        if used_memory() <= maxmemory || self.shared.is_expiry_paused(self.now_ms()) {
             return Ok(());
         }
         if settings.tuning.policy == EvictionPolicy::NoEviction {
