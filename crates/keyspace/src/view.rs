@@ -222,10 +222,15 @@ impl<'a> View<'a> {
 
     /// Whether `key` exists: a hit or a miss, which leaves its clock alone.
     pub fn exists(&self, key: &[u8]) -> bool {
-        let space = self.space(key);
-        let found = space.get(self.db, key, self.now_ms).is_some();
-        space.count_read(found);
+        let found = self.find(key).is_some();
+        self.count_read(key, found);
         found
+    }
+
+    /// Counts a hit or a miss, for commands that looked without counting (`TYPE`, `TTL`, `OBJECT`).
+    #[inline]
+    pub fn count_read(&self, key: &[u8], found: bool) {
+        self.space(key).count_read(found);
     }
 
     /// `None`: no such key; `Some(None)`: no deadline; else the deadline in Unix milliseconds.

@@ -123,7 +123,31 @@ fn scan_sees_every_core() {
         if cursor == "0" {
             break;
         }
+        // JavaScript reads cursors as doubles.
+        assert!(cursor.parse::<u64>().unwrap() < 1 << 53);
+        // A transaction understands the cursor too.
+        if seen.len() % 3 == 0 {
+            let lines = [
+                "MULTI".into(),
+                format!("SCAN {cursor} COUNT 20"),
+                "EXEC".into(),
+            ];
+            let replies = client.pipeline(&lines);
+            let [next, keys] = replies[2].list()[0].list() else {
+                panic!("{replies:?}");
+            };
+            seen.extend(keys.list().iter().map(|key| key.text().to_string()));
+            cursor = next.text().to_string();
+            if cursor == "0" {
+                break;
+            }
+        }
     }
     assert_eq!(seen.len(), 1000);
+    client.run("FLUSHALL");
+    client.run("MSET a 1 b 2 c 3");
+    let reply = client.run("SCAN 0");
+    assert_eq!(reply.list()[0].text(), "0", "few keys are one step");
+    assert_eq!(reply.list()[1].list().len(), 3);
     node.stop();
 }

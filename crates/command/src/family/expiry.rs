@@ -205,7 +205,9 @@ fn show_deadline(
     reply: &mut Reply,
     show: impl Fn(u64) -> u64,
 ) -> Result<(), Refusal> {
-    reply.int(match view.expire_at(args.at(1)) {
+    let deadline = view.expire_at(args.at(1));
+    view.count_read(args.at(1), deadline.is_some());
+    reply.int(match deadline {
         None => -2,
         Some(None) => -1,
         Some(Some(at_ms)) => show(at_ms) as i64,

@@ -122,7 +122,9 @@ fn touch(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refu
 }
 
 fn type_of(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    reply.simple(view.kind(args.at(1)).map_or("none", |kind| kind.name()));
+    let kind = view.kind(args.at(1));
+    view.count_read(args.at(1), kind.is_some());
+    reply.simple(kind.map_or("none", |kind| kind.name()));
     Ok(())
 }
 
@@ -175,7 +177,7 @@ fn copy(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Ref
         return Err(SAME_KEY);
     }
     // Nothing is copied before it is known to be wanted: a value may be big.
-    let exists = txn.kind(from).is_some();
+    let exists = txn.exists(from);
     txn.select(target);
     let free = replace || txn.kind(to).is_none();
     txn.select(home);

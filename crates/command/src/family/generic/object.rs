@@ -64,14 +64,18 @@ pub const ROWS: &[Command] = &[Command {
 }];
 
 fn encoding(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    reply.bulk_or_null(view.encoding(args.at(2)).map(str::as_bytes));
+    let encoding = view.encoding(args.at(2));
+    view.count_read(args.at(2), encoding.is_some());
+    reply.bulk_or_null(encoding.map(str::as_bytes));
     Ok(())
 }
 
 /// Values are never shared here. Small integers answer as Redis' shared ones do, because clients
 /// and its test suite tell them by that.
 fn refcount(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    match view.peek(args.at(2)) {
+    let value = view.peek(args.at(2));
+    view.count_read(args.at(2), value.is_some());
+    match value {
         None => reply.null(),
         Some(ValueRef::String(Atom::Int(0..=9999))) => reply.int(i32::MAX.into()),
         Some(_) => reply.int(1),
@@ -87,7 +91,9 @@ fn counts_accesses(view: &View<'_>) -> bool {
 }
 
 fn idletime(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let Some(idle_ms) = view.idle_ms(args.at(2)) else {
+    let idle_ms = view.idle_ms(args.at(2));
+    view.count_read(args.at(2), idle_ms.is_some());
+    let Some(idle_ms) = idle_ms else {
         reply.null();
         return Ok(());
     };
@@ -102,7 +108,9 @@ fn idletime(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 fn freq(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let Some(frequency) = view.frequency(args.at(2)) else {
+    let frequency = view.frequency(args.at(2));
+    view.count_read(args.at(2), frequency.is_some());
+    let Some(frequency) = frequency else {
         reply.null();
         return Ok(());
     };

@@ -70,9 +70,10 @@ pub const ROWS: &[Command] = &[
 
 fn append(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let addition = args.at(2);
-    let len = txn.string(args.at(1))?.map_or(0, |value| value.len()) + addition.len();
+    let mut slot = txn.string_or_new(args.at(1))?;
+    let len = slot.len() + addition.len();
     check_length(len)?;
-    txn.string_or_new(args.at(1))?.append(addition);
+    slot.append(addition);
     reply.int(len as i64);
     Ok(())
 }
