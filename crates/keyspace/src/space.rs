@@ -31,6 +31,9 @@ pub trait Router {
     fn position(&self, key: &[u8]) -> usize;
 }
 
+/// Keys from which on a table does not fit the cache.
+const PREFETCH_FROM: usize = 16 * 1024;
+
 /// One region. Plain data: it may be moved to another thread as a whole.
 pub struct Keyspace {
     pub(crate) dbs: Vec<Db>,
@@ -71,6 +74,33 @@ impl Keyspace {
             met: RefCell::default(),
             evicted: 0,
             told_ms: 0,
+        }
+    }
+
+    /// Whether looking ahead pays in this database: a small table is in the cache anyway.
+    #[inline]
+    pub fn is_worth_prefetching(&self, db: DbIndex) -> bool {
+        let db = self.dbs.get(db as usize);
+        db.is_some_and(|db| db.table.len() >= PREFETCH_FROM)
+    }
+
+    /// Asks for the part of the table where `key` is looked up; the key's hash, for
+    /// [`Keyspace::prefetch_entry`] after other keys have had their turn.
+    #[inline]
+    pub fn prefetch_place(&self, db: DbIndex, key: &[u8]) -> u64 {
+        let Some(db) = self.dbs.get(db as usize) else {
+            return 0;
+        };
+        let hash = db.table.hash(key);
+        db.table.prefetch(hash);
+        hash
+    }
+
+    /// Asks for the entry of the key with this hash.
+    #[inline]
+    pub fn prefetch_entry(&self, db: DbIndex, hash: u64) {
+        if let Some(db) = self.dbs.get(db as usize) {
+            db.table.prefetch_element(hash);
         }
     }
 

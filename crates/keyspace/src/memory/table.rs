@@ -129,6 +129,19 @@ impl<P: Thin> Table<P> {
         }
     }
 
+    /// Asks for the element a lookup of `hash` will most likely end at. Reads the bucket, so
+    /// [`Table::prefetch`] should have come some time before.
+    #[inline]
+    pub fn prefetch_element(&self, hash: u64) {
+        if let Some(segment) = self.directory.get(self.index(hash)) {
+            let home = home(hash, self.homes);
+            segment.find(self.homes as usize, home, hash as u16, |address| {
+                prefetch(address);
+                true
+            });
+        }
+    }
+
     #[inline]
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Position> {
         self.find_by(hash, |element| P::key(element) == key)

@@ -13,6 +13,7 @@ use resp::{Protocol, Reply};
 
 use super::kept::empty;
 use super::mailbox::Message;
+use super::prefetch::AHEAD_KEYS;
 use super::run::{Absent, Call, Ran, Route, route};
 use super::{Core, CoreId, Kept};
 use crate::clients::Client;
@@ -86,6 +87,9 @@ impl Core {
         while batch.ends.len() < batch.heads.len() {
             let at = batch.ends.len();
             let (stat, db) = batch.heads[at];
+            if at.is_multiple_of(AHEAD_KEYS) && self.is_worth_prefetching(db) {
+                self.prefetch_batch(batch, at, db);
+            }
             let row = self.shared.commands.row(stat as usize);
             let args = batch.commands.args(at);
             let call = Call {
@@ -116,6 +120,18 @@ impl Core {
             batch.ends.push(batch.replies.len());
         }
         Ok(())
+    }
+
+    /// Asks for the memory of the next commands' keys.
+    fn prefetch_batch(&self, batch: &Batch, from: usize, db: DbIndex) {
+        let mut keys: [&[u8]; AHEAD_KEYS] = [&[]; AHEAD_KEYS];
+        let count = AHEAD_KEYS.min(batch.heads.len() - from);
+        for (at, key) in (from..from + count).zip(&mut keys) {
+            *key = batch.commands.args(at).at(1);
+        }
+        if count > 1 {
+            self.prefetch(db, &keys[..count]);
+        }
     }
 
     /// Runs the next command of the batch on regions it waits for.

@@ -64,10 +64,11 @@ impl Home {
         }
     }
 
-    /// A region of this core, unless it is lent.
+    /// A region, if it is this core's and not lent.
     #[inline]
     pub fn region_mut(&mut self, id: RegionId) -> Option<&mut Region> {
-        self.slots.get_mut(id - self.first)?.as_deref_mut()
+        let at = id.wrapping_sub(self.first);
+        self.slots.get_mut(at)?.as_deref_mut()
     }
 
     /// Any region that is home, for commands that touch no key.

@@ -14,6 +14,7 @@ use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
 use tokio::net::TcpStream;
 
 use super::Session;
+use super::ahead::Ahead;
 use super::pending::Pending;
 use super::socket::Socket;
 use super::turn::{Slow, Step, Work};
@@ -48,6 +49,7 @@ pub(super) struct Input {
     limits: RequestLimits,
     /// More bytes the command at `at` needs at least.
     needed: usize,
+    ahead: Ahead,
 }
 
 pub(super) struct Connection {
@@ -97,6 +99,7 @@ pub async fn serve(core: Rc<Core>, stream: TcpStream) {
             consumed: 0,
             limits: RequestLimits::default(),
             needed: 1,
+            ahead: Ahead::default(),
         },
         work: Work {
             session: Session::new(core, client),
@@ -252,6 +255,9 @@ impl Connection {
                 input.needed = 1;
                 return Turn::Drained;
             }
+            input
+                .ahead
+                .look(&work.session, &input.buffer, input.at, &input.limits);
             match input.parser.parse(bytes, &input.limits) {
                 Ok(Parsed::Command { consumed }) => {
                     let args = input.parser.args(bytes);
@@ -351,6 +357,7 @@ impl Connection {
             input.buffer.drain(..input.at);
         }
         input.at = 0;
+        input.ahead.forget();
         work.session.publish();
         let waiting = input.buffer.len();
         work.session

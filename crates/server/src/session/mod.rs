@@ -13,6 +13,7 @@
 //! it, so that a command can borrow its arguments from the read buffer and write its reply while
 //! it changes the session.
 
+mod ahead;
 mod blocking;
 mod connection;
 mod exec;

@@ -1,0 +1,62 @@
+//! Looking ahead in a pipeline, so that memory is fetched before it is needed.
+//!
+//! With millions of keys every lookup waits for memory twice: for its place in the table and for
+//! the entry. The keys of the next few commands are known already, so their memory is asked for
+//! together, and the waits overlap. This reads the input a second time (some 30 ns a command) and
+//! changes nothing; it is done only where the table is too large for the cache.
+
+use resp::{Parsed, RequestLimits, RequestParser};
+
+use super::Session;
+use crate::cores::AHEAD_KEYS;
+
+/// How far the input has been looked at.
+#[derive(Default)]
+pub(super) struct Ahead {
+    parser: RequestParser,
+    looked_to: usize,
+}
+
+impl Ahead {
+    /// Looks at the commands from `at` on, unless they have been looked at.
+    #[inline]
+    pub fn look(&mut self, session: &Session, buffer: &[u8], at: usize, limits: &RequestLimits) {
+        if at >= self.looked_to && session.core.is_worth_prefetching(session.db) {
+            self.look_now(session, buffer, at, limits);
+        }
+    }
+
+    fn look_now(&mut self, session: &Session, buffer: &[u8], from: usize, limits: &RequestLimits) {
+        let mut keys: [&[u8]; AHEAD_KEYS] = [&[]; AHEAD_KEYS];
+        let (mut at, mut commands) = (from, 0);
+        for key in &mut keys {
+            let bytes = buffer.get(at..).unwrap_or_default();
+            // An inline command is a person typing.
+            if bytes.first() != Some(&b'*') {
+                break;
+            }
+            let Ok(Parsed::Command { consumed }) = self.parser.parse(bytes, limits) else {
+                break;
+            };
+            // Nearly always the first argument is the key; if not, nothing is lost.
+            if let Some(span) = self.parser.spans().get(1) {
+                let start = span.start as usize;
+                *key = bytes
+                    .get(start..start + span.len as usize)
+                    .unwrap_or_default();
+            }
+            at += consumed;
+            commands += 1;
+        }
+        self.parser.reset();
+        self.looked_to = at.max(from + 1);
+        if commands > 1 {
+            session.core.prefetch(session.db, &keys[..commands]);
+        }
+    }
+
+    /// The input begins anew.
+    pub fn forget(&mut self) {
+        self.looked_to = 0;
+    }
+}
