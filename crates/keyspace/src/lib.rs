@@ -20,6 +20,7 @@ mod effects;
 mod kind;
 mod memory;
 pub mod rdb;
+pub mod rows;
 mod space;
 #[cfg(test)]
 mod tests;

@@ -13,12 +13,22 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("resp", &["base"]),
     ("keyspace", &["base"]),
     ("command", &["base", "resp", "keyspace"]),
-    ("server", &["base", "resp", "keyspace", "command"]),
-    ("neokv", &["base", "resp", "keyspace", "command", "server"]),
+    ("replica", &["base"]),
+    ("rocks", &["base", "keyspace", "replica"]),
+    (
+        "server",
+        &["base", "resp", "keyspace", "command", "replica"],
+    ),
+    (
+        "neokv",
+        &[
+            "base", "resp", "keyspace", "command", "replica", "rocks", "server",
+        ],
+    ),
 ];
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.
-const PURE: &[&str] = &["base", "resp", "keyspace", "command"];
+const PURE: &[&str] = &["base", "resp", "keyspace", "command", "replica"];
 const PURE_MAY_LINK: &[&str] = &[
     "bitflags",
     "crc",

@@ -1,0 +1,127 @@
+//! Row changes in the order they were made: what one log entry does to the store.
+//!
+//! One buffer for all keys and values: a change more costs no allocation.
+//!
+//! ```text
+//!   encoded   { family|delete:u8  klen:u32LE  key  [vlen:u32LE  value] } …
+//! ```
+
+use super::Family;
+
+const DELETE: u8 = 0x80;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Changes {
+    pub fn new() -> Self {
+        Changes::default()
+    }
+
+    pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) {
+        self.bytes.push(family as u8);
+        self.part(key);
+        self.part(value);
+        self.count += 1;
+    }
+
+    pub fn delete(&mut self, family: Family, key: &[u8]) {
+        self.bytes.push(family as u8 | DELETE);
+        self.part(key);
+        self.count += 1;
+    }
+
+    fn part(&mut self, part: &[u8]) {
+        self.bytes
+            .extend_from_slice(&(part.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// Family, key, and the value; `None` for a row that goes.
+    pub fn iter(&self) -> impl Iterator<Item = (Family, &[u8], Option<&[u8]>)> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || take(&mut rest))
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
+    /// For a log entry that carries rows.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// `None` if these are not bytes [`Changes::encode`] made.
+    pub fn decode(bytes: &[u8]) -> Option<Changes> {
+        let mut rest = bytes;
+        let mut count = 0;
+        while !rest.is_empty() {
+            take(&mut rest)?;
+            count += 1;
+        }
+        Some(Changes {
+            bytes: bytes.into(),
+            count,
+        })
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8]) -> Option<(Family, &'a [u8], Option<&'a [u8]>)> {
+    let (&tag, behind) = rest.split_first()?;
+    let family = *Family::ALL.get(usize::from(tag & !DELETE))?;
+    let mut behind = behind;
+    let key = take_part(&mut behind)?;
+    let value = match tag & DELETE {
+        0 => Some(take_part(&mut behind)?),
+        _ => None,
+    };
+    *rest = behind;
+    Some((family, key, value))
+}
+
+fn take_part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, behind) = rest.split_first_chunk()?;
+    let (part, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    *rest = behind;
+    Some(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_damage_is_refused() {
+        let mut changes = Changes::new();
+        changes.put(Family::Metadata, b"k", b"v");
+        changes.delete(Family::Score, b"");
+        changes.put(Family::Info, b"state", b"");
+        let mut bytes = Vec::new();
+        changes.encode(&mut bytes);
+        assert_eq!(Changes::decode(&bytes).as_ref(), Some(&changes));
+        let rows: Vec<_> = changes.iter().collect();
+        assert_eq!(rows[0], (Family::Metadata, &b"k"[..], Some(&b"v"[..])));
+        assert_eq!(rows[1], (Family::Score, &b""[..], None));
+        for cut in [1, 3, bytes.len() - 1] {
+            assert_eq!(Changes::decode(&bytes[..cut]), None);
+        }
+        assert_eq!(Changes::decode(&[0x7f]), None);
+    }
+}
