@@ -7,7 +7,16 @@ export CARGO_TARGET_DIR
 export NEOKV_CACHE := $(CACHE)
 NEOKV := $(CARGO_TARGET_DIR)/release/neokv
 
-.PHONY: help run build test check bench compat expiry-stall commands
+# RocksDB is compiled once per version (scripts/rocksdb) and linked by every profile.
+ROCKSDB := $(shell scripts/rocksdb --where)
+ifneq ($(ROCKSDB),)
+ROCKSDB_LIB_DIR ?= $(ROCKSDB)/lib
+ROCKSDB_INCLUDE_DIR ?= $(ROCKSDB)/include
+ROCKSDB_STATIC ?= 1
+export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
+endif
+
+.PHONY: help run build test check bench compat expiry-stall commands tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -20,8 +29,12 @@ help:
 run: build
 	$(NEOKV) server --engine memory $(ARGS)
 
-build:
+# What building needs: compilers, and RocksDB.
+tools:
 	@scripts/install build
+	@scripts/rocksdb
+
+build: tools
 	@echo '== building neokv (release; the first time takes a few minutes)'
 	cargo build --release --bin neokv
 
@@ -30,8 +43,7 @@ test: check
 	@echo '== tests: units, properties, transcripts (pure, 1 and 4 shards, redis-server), real clients'
 	@scripts/cargo-test --workspace --no-fail-fast
 
-check:
-	@scripts/install build
+check: tools
 	@echo '== formatting'
 	cargo fmt --all --check
 	@echo '== clippy'
