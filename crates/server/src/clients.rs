@@ -5,6 +5,7 @@
 //! there (kill, unblock) and wake its task. A session looks at its signals whenever it would wait.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
@@ -50,6 +51,11 @@ pub struct Client {
     /// Encoded messages from outside its commands (MONITOR lines), to be sent by the session.
     pushed: Mutex<Vec<u8>>,
     has_pushed: AtomicBool,
+}
+
+/// Whether the address is of this machine only.
+pub fn is_local(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 /// What `CLIENT UNBLOCK` asks for.
@@ -109,13 +115,19 @@ impl Client {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
     }
 
-    /// Leaves an encoded message for the session to send, and wakes it.
-    pub fn push(&self, message: &[u8]) {
+    /// Leaves an encoded message for the session to send, and wakes it. A client that has left more
+    /// than `limit_bytes` of them unread (0: no limit) is killed.
+    pub fn push(&self, message: &[u8], limit_bytes: usize) {
         let mut pushed = self.pushed.lock().unwrap_or_else(PoisonError::into_inner);
         pushed.extend_from_slice(message);
         self.has_pushed.store(true, Ordering::Release);
+        let too_much = limit_bytes > 0 && pushed.len() > limit_bytes;
         drop(pushed);
-        self.wake();
+        if too_much {
+            self.kill();
+        } else {
+            self.wake();
+        }
     }
 
     /// Whether [`Client::take_pushed`] has something.
@@ -137,10 +149,7 @@ impl Client {
 
     /// Whether the client is on this machine.
     pub fn is_local(&self) -> bool {
-        let host = self.addr.rsplit_once(':').map_or("", |(host, _)| host);
-        host.trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.to_canonical().is_loopback())
+        self.addr.parse().is_ok_and(is_local)
     }
 
     /// The line `CLIENT LIST` shows. `input_bytes`: at least so many wait to be read (the command
@@ -182,7 +191,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
              ssub=0 multi={multi} qbuf={input} qbuf-free=0 argv-mem={input} multi-mem=0 rbs={output} \
-             rbp={output} obl=0 oll=0 omem=0 tot-mem={} events=r cmd={command} user=default redir=-1 \
+             rbp={output} obl=0 oll={} omem={output} tot-mem={} events=r cmd={command} user=default redir=-1 \
              resp={}",
             self.id,
             self.addr,
@@ -192,6 +201,7 @@ impl Client {
             now_ms.saturating_sub(self.created_ms) / 1000,
             now_ms.saturating_sub(self.last_active_ms.load(Ordering::Relaxed)) / 1000,
             self.db.load(Ordering::Relaxed),
+            u8::from(output > 0),
             size_of::<Client>() + 2 * input + output,
             self.protocol.load(Ordering::Relaxed),
         )
@@ -279,11 +289,18 @@ impl Clients {
 
     /// Tells the sessions in MONITOR of a command. Call only when [`Clients::has_monitors`].
     #[cold]
-    pub fn feed_monitors(&self, args: &Args<'_>, db: u8, addr: &str, now_us: u64) {
+    pub fn feed_monitors(
+        &self,
+        args: &Args<'_>,
+        db: u8,
+        addr: &str,
+        now_us: u64,
+        limit_bytes: usize,
+    ) {
         let line = monitor_line(args, db, addr, now_us);
         for client in self.all().values() {
             if client.monitor.load(Ordering::Relaxed) {
-                client.push(&line);
+                client.push(&line, limit_bytes);
             }
         }
     }
@@ -336,8 +353,8 @@ mod tests {
     fn pushed_messages_are_taken_once() {
         let client = Client::new(1, "127.0.0.1:5".into(), String::new(), 0, 0);
         assert_eq!(client.take_pushed(), None);
-        client.push(b"+a\r\n");
-        client.push(b"+b\r\n");
+        client.push(b"+a\r\n", 0);
+        client.push(b"+b\r\n", 0);
         assert_eq!(client.take_pushed().unwrap(), b"+a\r\n+b\r\n");
         assert_eq!(client.take_pushed(), None);
     }

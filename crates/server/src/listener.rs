@@ -49,12 +49,13 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
             }
         }
     }
-    // `SO_REUSEPORT` would let two nodes share a port without a word: look first without it.
+    // `SO_REUSEPORT` would let two nodes share a port without a word: look first without it. The
+    // socket that looks does not listen, or a client that is quick would be cut off with it.
     let mut usable = Vec::new();
     for (ip, optional) in addresses {
-        match bind(SocketAddr::new(ip, port), false, 1) {
+        match bind(SocketAddr::new(ip, port), false) {
             Ok(probe) => {
-                port = probe.local_addr().map_or(port, |address| address.port());
+                port = local_port(&probe).unwrap_or(port);
                 usable.push(ip);
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -80,7 +81,11 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
         let mut listeners = Vec::new();
         for &ip in &usable {
             let backlog = settings.tcp_backlog.clamp(1, 65_535) as i32;
-            let listener = bind(SocketAddr::new(ip, port), true, backlog).map_err(|error| {
+            let listening = bind(SocketAddr::new(ip, port), true).and_then(|socket| {
+                socket.listen(backlog)?;
+                Ok(socket)
+            });
+            let listener = listening.map_err(|error| {
                 if error.kind() == io::ErrorKind::AddrInUse {
                     ListenError::InUse { port }
                 } else {
@@ -90,7 +95,7 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
                     }
                 }
             })?;
-            listeners.push(listener);
+            listeners.push(listener.into());
         }
         cores.push(listeners);
     }
@@ -106,7 +111,11 @@ fn parse(text: &str) -> Option<IpAddr> {
     }
 }
 
-fn bind(address: SocketAddr, shared: bool, backlog: i32) -> io::Result<TcpListener> {
+fn local_port(socket: &Socket) -> Option<u16> {
+    Some(socket.local_addr().ok()?.as_socket()?.port())
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -120,10 +129,8 @@ fn bind(address: SocketAddr, shared: bool, backlog: i32) -> io::Result<TcpListen
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
-    // Without this a second listener could still be bound to the port.
-    socket.listen(backlog)?;
     socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// What every accepted connection gets: no delay, keepalive.

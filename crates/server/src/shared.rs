@@ -1,12 +1,12 @@
 //! What all cores share. Read-mostly, or off the hot path.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Commands;
 use crate::clients::Clients;
-use crate::cores::{Mailbox, Map};
+use crate::cores::{Evictions, Mailbox, Map};
 use crate::latency::Latency;
 use crate::save_status::SaveStatus;
 use crate::settings::{Settings, SettingsCell};
@@ -41,8 +41,8 @@ pub struct Shared {
     /// CLIENT PAUSE: no writes (or no commands at all) before this Unix time in ms.
     pub paused_writes_until_ms: AtomicU64,
     pub paused_all_until_ms: AtomicU64,
-    /// By core: whether its last search for a key to evict found one.
-    pub evictable: Box<[AtomicBool]>,
+    /// By core.
+    pub evictions: Box<[Evictions]>,
     /// Seeds hash tables and random choices.
     pub seed: u64,
     pub shutdown: Shutdown,
@@ -75,7 +75,7 @@ impl Shared {
             port: settings.redis_port.into(),
             paused_writes_until_ms: AtomicU64::new(0),
             paused_all_until_ms: AtomicU64::new(0),
-            evictable: (0..cores).map(|_| AtomicBool::new(true)).collect(),
+            evictions: (0..cores).map(|_| Evictions::default()).collect(),
             seed: random_seed(),
             shutdown: Shutdown::default(),
             clock: quanta::Clock::new(),

@@ -262,6 +262,8 @@ pub struct Rates(Mutex<RateState>);
 
 /// Samples averaged over.
 const SAMPLES: usize = 16;
+/// Least time between two, with some room for timers that come early.
+const SAMPLE_MS: u64 = 95;
 
 #[derive(Default)]
 struct RateState {
@@ -272,16 +274,19 @@ struct RateState {
 }
 
 impl Rates {
-    /// Takes a sample; to be called about every 100 ms by one core.
+    /// Takes a sample, unless the last is younger than 100 ms; called by one core.
     pub fn sample(&self, shared: &Shared, now_ms: u64) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed_ms = now_ms.saturating_sub(state.at_ms);
+        if elapsed_ms < SAMPLE_MS {
+            return;
+        }
         let totals = [
             shared.commands_run(),
             shared.total(|core| core.net_input_bytes.get()),
             shared.total(|core| core.net_output_bytes.get()),
         ];
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let elapsed_ms = now_ms.saturating_sub(state.at_ms);
-        if state.at_ms != 0 && elapsed_ms > 0 {
+        if state.at_ms != 0 {
             let before = state.totals;
             let at = state.next % SAMPLES;
             if let Some(sample) = state.samples.get_mut(at) {

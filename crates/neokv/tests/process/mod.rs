@@ -17,12 +17,18 @@ pub struct Server {
 impl Server {
     /// The binary of this workspace, in memory, on `shards` cores.
     pub fn neokv(shards: usize) -> Server {
+        Server::neokv_with(shards, &["--bind", "127.0.0.1"])
+    }
+
+    /// As [`Server::neokv`], with other settings.
+    pub fn neokv_with(shards: usize, settings: &[&str]) -> Server {
         Server::start(Path::new(env!("CARGO_BIN_EXE_neokv")), |command, port| {
             command
                 .args(["server", "--engine", "memory"])
-                .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--redis-port", &port.to_string()])
                 .args(["--save", "", "--dir", ".", "--enable-debug-command", "yes"])
-                .args(["--num-shards", &shards.to_string()]);
+                .args(["--num-shards", &shards.to_string()])
+                .args(settings);
         })
     }
 

@@ -5,7 +5,7 @@
 //! command pass as long as somebody still had something at their last try.
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::Refusal;
 use command::Flags;
@@ -19,6 +19,21 @@ use crate::reaper;
 
 /// Keys given up for one command at most; the next command goes on.
 const KEYS_AT_ONCE: usize = 128;
+
+/// What cores tell each other about making room; one per core.
+#[derive(Default)]
+pub struct Evictions {
+    /// At its last try the core had nothing to give up.
+    found_none: AtomicBool,
+    /// A request by another core is under way.
+    asked: AtomicBool,
+}
+
+impl Evictions {
+    fn found(&self) -> bool {
+        !self.found_none.load(Ordering::Relaxed)
+    }
+}
 
 impl Core {
     /// Whether a command may run as far as memory and disk go.
@@ -86,18 +101,17 @@ impl Core {
                 Ok(())
             };
         }
-        let evicted = self.evict(maxmemory);
-        let found = &self.shared.evictable[self.id];
-        found.store(evicted > 0, Ordering::Relaxed);
-        if evicted > 0 || !deny {
+        self.evict(maxmemory);
+        let mut hope = self.shared.evictions[self.id].found();
+        if hope || !deny {
             return Ok(());
         }
         let others = (0..self.shared.map.cores()).filter(|&core| core != self.id);
-        let mut hope = false;
         for core in others {
-            hope |= self.shared.evictable[core].load(Ordering::Relaxed);
-            // One request at a time: the flag is down until the other core has looked.
-            if self.shared.evictable[core].swap(false, Ordering::Relaxed) {
+            let other = &self.shared.evictions[core];
+            hope |= other.found();
+            // One request at a time, also if it had nothing: it may have something now.
+            if !other.asked.swap(true, Ordering::Relaxed) {
                 self.send(core, Message::Evict);
             }
         }
@@ -108,10 +122,11 @@ impl Core {
         }
     }
 
-    /// Gives up keys of regions that are home until below the limit; how many.
-    fn evict(self: &Rc<Self>, maxmemory: usize) -> usize {
+    /// Gives up keys of regions that are home until below the limit.
+    fn evict(self: &Rc<Self>, maxmemory: usize) {
         let settings = self.settings().clone();
         let mut evicted = 0;
+        let mut lent = false;
         {
             let mut home = self.home.borrow_mut();
             let start = self.next_seed() as usize;
@@ -122,7 +137,9 @@ impl Core {
                 let id = first + at % count;
                 at = at.wrapping_add(1);
                 let seed = self.next_seed();
-                let gave = home.region_mut(id).is_some_and(|region| {
+                let region = home.region_mut(id);
+                lent |= region.is_none();
+                let gave = region.is_some_and(|region| {
                     let gave = region
                         .space
                         .evict_one(self.now_ms(), seed, &settings.tuning);
@@ -141,18 +158,21 @@ impl Core {
             }
         }
         self.stats().evicted_keys.add(evicted as u64);
+        // What is lent may have keys to give up; below the limit nothing was tried.
+        let found = evicted > 0 || lent || used_memory() <= maxmemory;
+        let mine = &self.shared.evictions[self.id];
+        mine.found_none.store(!found, Ordering::Relaxed);
         if evicted > 0 {
             self.on_effects();
         }
-        evicted
     }
 
     pub(super) fn evict_for_others(self: &Rc<Self>) {
         let maxmemory = self.settings().maxmemory;
-        if maxmemory == 0 {
-            return;
+        let mine = &self.shared.evictions[self.id];
+        mine.asked.store(false, Ordering::Relaxed);
+        if maxmemory > 0 {
+            self.evict(maxmemory);
         }
-        let evicted = self.evict(maxmemory);
-        self.shared.evictable[self.id].store(evicted > 0, Ordering::Relaxed);
     }
 }

@@ -38,6 +38,7 @@ use command::Command;
 use resp::Args;
 
 pub use batch::Batch;
+pub use evict::Evictions;
 pub use kept::Kept;
 pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};

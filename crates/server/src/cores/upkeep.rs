@@ -1,9 +1,9 @@
 //! What a core does beside commands: expires keys, ends idle sessions, hands garbage away, drops
 //! dead interest.
 //!
-//! Every 100 ms, in slices of at most a millisecond with turns for sessions between them. When
-//! much is due (a million keys in the same second) the slices follow each other until it is gone:
-//! they take at most half of the core's time, so replies stay prompt.
+//! `hz` times a second, in slices of about a millisecond with turns for sessions between them.
+//! When much is due (a million keys in the same second) the slices follow each other until it is
+//! gone: they take at most half of the core's time, so replies stay prompt.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,29 +11,36 @@ use std::time::{Duration, Instant};
 use super::Core;
 use crate::{memory, reaper};
 
-const PERIOD: Duration = Duration::from_millis(100);
-const SLICE: Duration = Duration::from_micros(500);
 /// Keys expired between two looks at the clock.
 const STEP: usize = 32;
-/// Periods between rare work (idle sessions, sweeping all interest).
-const RARE: u32 = 10;
+/// Between two slices; with the timer's grain it becomes a millisecond and a half.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Time for one slice of expiry: with [`PAUSE`] a quarter of the core's time at
+/// `active-expire-effort` 1, and two hundredths more for every further step, as in Redis.
+fn slice(effort: u32) -> Duration {
+    Duration::from_micros(500 + 70 * u64::from(effort.saturating_sub(1)))
+}
 
 impl Core {
     pub(super) async fn run_upkeep(self: Rc<Self>) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut round = 0u32;
+        let mut next = tokio::time::Instant::now();
         while !self.is_stopping() {
-            ticks.tick().await;
+            tokio::time::sleep_until(next).await;
             round = round.wrapping_add(1);
             self.begin_batch();
+            let hz = self.settings().hz.max(1);
+            next = tokio::time::Instant::now() + Duration::from_secs(1) / hz;
+            // Rare work (idle sessions, sweeping all interest) is done once a second.
+            let rare = round.is_multiple_of(hz);
             self.expire().await;
-            self.tidy(round.is_multiple_of(RARE));
+            self.tidy(rare);
             if self.id == 0 {
                 self.shared.rates.sample(&self.shared, self.now_ms());
             }
             memory::publish();
-            if round.is_multiple_of(RARE) {
+            if rare {
                 self.end_idle_sessions();
             }
             self.poke_inbox();
@@ -48,8 +55,9 @@ impl Core {
             && self.settings().active_expire
             && !self.shared.is_expiry_paused(self.now_ms())
         {
+            let slice = slice(self.settings().active_expire_effort);
             let started = Instant::now();
-            while at < count && started.elapsed() < SLICE {
+            while at < count && started.elapsed() < slice {
                 if self.expire_step(at) < STEP {
                     at += 1;
                 }
@@ -57,9 +65,8 @@ impl Core {
             self.on_effects();
             if at < count {
                 self.poke_inbox();
-                // As long a pause as the slice: at most half of the core's time.
                 tokio::task::yield_now().await;
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(PAUSE).await;
                 self.begin_batch();
             }
         }
@@ -107,5 +114,20 @@ impl Core {
                 client.kill();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effort_is_a_share_of_time() {
+        let share = |effort| {
+            let slice = slice(effort).as_secs_f64();
+            slice / (slice + 0.0015)
+        };
+        assert!((share(1) - 0.25).abs() < 0.01);
+        assert!((share(10) - 0.43).abs() < 0.01);
     }
 }

@@ -335,6 +335,12 @@ impl Connection {
                 return Err(Ended);
             }
             rest = rest.get(written..).unwrap_or_default();
+            if written < out.len() {
+                session
+                    .client
+                    .output_bytes
+                    .store(rest.len(), Ordering::Relaxed);
+            }
         }
         session.core.stats().net_output_bytes.add(out.len() as u64);
         out.truncate(0);

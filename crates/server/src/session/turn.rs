@@ -343,6 +343,8 @@ pub(super) fn feed_monitors(session: &Session, row: &Command, args: &Args<'_>) {
     let now_us = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_micros() as u64);
-    let clients = &session.core.shared.clients;
-    clients.feed_monitors(args, session.db, &session.client.addr, now_us);
+    let core = &session.core;
+    let limit_bytes = core.settings().output_limit_normal.hard_bytes;
+    let (clients, addr) = (&core.shared.clients, &session.client.addr);
+    clients.feed_monitors(args, session.db, addr, now_us, limit_bytes);
 }
