@@ -1,0 +1,267 @@
+//! What compactions may drop: rows of databases that are gone, and elements of keys that are gone.
+//!
+//! `DEL` of a key with a million elements deletes one metadata row; `FLUSHDB` changes one number in
+//! the region's state. What they leave behind is dropped here, when a compaction passes by.
+//!
+//! ```text
+//!   row of (home, index id)      dropped if that pair is dead
+//!   sub row of key, generation   dropped if the key's metadata row is absent, or is of a later generation
+//! ```
+//!
+//! **The persisted tier.** "Absent" and "later" are asked of what is *flushed*, not of what is in
+//! memtables. After a crash the memtables are gone and the log is applied again from the flushed
+//! state: an entry before the `DEL` may read, or move, the very rows the `DEL` orphaned. They must
+//! still be there. What the flushed state itself orphans, no replay can reach.
+//!
+//! The metadata row is read later than the sub row was flushed, and flushes are atomic over
+//! families, so the metadata row seen is never older than the sub row.
+//!
+//! **New pairs.** [`Alive`] is told now and then; databases get new index ids in between, and their
+//! rows may be compacted before the next telling. Index ids of a home only ever grow, so an id
+//! above all those told is new, not dead. A *home* must be told before its first row is written.
+//!
+//! **Snapshots.** RocksDB does not protect a snapshot from filters. While one is held nothing is
+//! dropped; the check comes after the decision, so that a snapshot taken in between is either seen
+//! or newer than what the decision rests on.
+//!
+//! **Who is called when.** Compaction threads; one filter per compaction, used by one thread. No
+//! lock on the way: the alive set is an atomic pointer read once per compaction. A filter holds the
+//! database open for its compaction only, and [`crate::Store`] waits for compactions before it lets
+//! go, so the last owner is never a compaction thread (which would wait for itself).
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwapOption;
+use keyspace::rows::Family;
+use rust_rocksdb::compaction_filter::CompactionFilter;
+use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
+use rust_rocksdb::{CompactionDecision, ReadOptions, ReadTier};
+
+use crate::db::Db;
+use crate::families::PREFIX_LEN;
+
+/// The (home, index id) pairs that are in use, as prefixes, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Alive {
+    prefixes: Vec<[u8; PREFIX_LEN]>,
+}
+
+impl Alive {
+    pub fn new(pairs: &[(u64, u64)]) -> Self {
+        let mut prefixes: Vec<_> = pairs.iter().map(|&(home, id)| prefix(home, id)).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        Alive { prefixes }
+    }
+
+    pub fn is_dead(&self, asked: &[u8; PREFIX_LEN]) -> bool {
+        match self.prefixes.binary_search(asked) {
+            Ok(_) => false,
+            // Dead if the home has a later id, or is not told of at all.
+            Err(place) => {
+                let same_home =
+                    |other: Option<&[u8; PREFIX_LEN]>| other.is_some_and(|p| p[..8] == asked[..8]);
+                let later = same_home(self.prefixes.get(place));
+                let earlier = place
+                    .checked_sub(1)
+                    .is_some_and(|before| same_home(self.prefixes.get(before)));
+                later || !earlier
+            }
+        }
+    }
+
+    /// Pairs of `before` that are dead now.
+    pub fn gone_since<'a>(
+        &'a self,
+        before: &'a Alive,
+    ) -> impl Iterator<Item = &'a [u8; PREFIX_LEN]> {
+        before.prefixes.iter().filter(|prefix| self.is_dead(prefix))
+    }
+}
+
+/// Integers in keys sort as signed numbers (DESIGN §6).
+fn prefix(home: u64, index_id: u64) -> [u8; PREFIX_LEN] {
+    const SIGN: u64 = 1 << 63;
+    let mut bytes = [0; PREFIX_LEN];
+    bytes[..8].copy_from_slice(&(home ^ SIGN).to_be_bytes());
+    bytes[8..].copy_from_slice(&(index_id ^ SIGN).to_be_bytes());
+    bytes
+}
+
+/// What all filters of a store share.
+#[derive(Default)]
+pub(crate) struct Garbage {
+    /// `None` until told: nothing is dropped.
+    pub alive: ArcSwapOption<Alive>,
+    /// Snapshots held.
+    pub held: AtomicUsize,
+    /// Set once the database is open; compactions before that drop nothing.
+    pub db: OnceLock<Weak<Db>>,
+}
+
+pub(crate) struct GarbageFactory {
+    garbage: Arc<Garbage>,
+    family: Family,
+}
+
+impl GarbageFactory {
+    pub fn new(garbage: &Arc<Garbage>, family: Family) -> Self {
+        GarbageFactory {
+            garbage: garbage.clone(),
+            family,
+        }
+    }
+}
+
+impl CompactionFilterFactory for GarbageFactory {
+    type Filter = GarbageFilter;
+
+    fn create(&mut self, _context: CompactionFilterContext) -> GarbageFilter {
+        let mut reads = ReadOptions::default();
+        reads.set_read_tier(ReadTier::Persisted);
+        reads.fill_cache(false);
+        GarbageFilter {
+            alive: self.garbage.alive.load_full(),
+            db: self.garbage.db.get().and_then(Weak::upgrade),
+            garbage: self.garbage.clone(),
+            has_owner: matches!(self.family, Family::Data | Family::Score),
+            reads,
+            prefix: [0; PREFIX_LEN],
+            prefix_is_dead: None,
+            owner_key: Vec::new(),
+            owner: Owner::Unknown,
+        }
+    }
+
+    fn name(&self) -> &CStr {
+        c"neokv.garbage"
+    }
+}
+
+/// What the flushed state says about the key a sub row belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Absent,
+    Generation(u64),
+    /// Could not be read: keep.
+    Unknown,
+}
+
+pub(crate) struct GarbageFilter {
+    garbage: Arc<Garbage>,
+    alive: Option<Arc<Alive>>,
+    db: Option<Arc<Db>>,
+    /// Whether rows are parts of a key that has a metadata row.
+    has_owner: bool,
+    reads: ReadOptions,
+    /// Rows of a database, and of a key, lie side by side: the last answers are remembered.
+    prefix: [u8; PREFIX_LEN],
+    prefix_is_dead: Option<bool>,
+    owner_key: Vec<u8>,
+    owner: Owner,
+}
+
+impl CompactionFilter for GarbageFilter {
+    fn filter(&mut self, _level: u32, key: &[u8], _value: &[u8]) -> CompactionDecision {
+        if self.is_garbage(key) && self.garbage.held.load(Ordering::SeqCst) == 0 {
+            CompactionDecision::Remove
+        } else {
+            CompactionDecision::Keep
+        }
+    }
+
+    fn name(&self) -> &CStr {
+        c"neokv.garbage"
+    }
+}
+
+impl GarbageFilter {
+    fn is_garbage(&mut self, key: &[u8]) -> bool {
+        let Some(alive) = &self.alive else {
+            return false;
+        };
+        let Some(prefix) = key.first_chunk::<PREFIX_LEN>() else {
+            return false;
+        };
+        if self.prefix_is_dead.is_none() || self.prefix != *prefix {
+            self.prefix = *prefix;
+            self.prefix_is_dead = Some(alive.is_dead(prefix));
+        }
+        if self.prefix_is_dead == Some(true) {
+            return true;
+        }
+        self.has_owner && self.is_orphan(key)
+    }
+
+    fn is_orphan(&mut self, key: &[u8]) -> bool {
+        let Some((owner_key, generation)) = sub_row(key) else {
+            return false;
+        };
+        if self.owner_key != owner_key {
+            self.owner_key.clear();
+            self.owner_key.extend_from_slice(owner_key);
+            self.owner = self.look_up(owner_key);
+        }
+        match self.owner {
+            Owner::Absent => true,
+            Owner::Generation(now) => generation < now,
+            Owner::Unknown => false,
+        }
+    }
+
+    fn look_up(&self, owner_key: &[u8]) -> Owner {
+        let Some(db) = &self.db else {
+            return Owner::Unknown;
+        };
+        match db.get_pinned_cf_opt(&db.family(Family::Metadata), owner_key, &self.reads) {
+            Ok(None) => Owner::Absent,
+            Ok(Some(value)) => generation_of(&value).map_or(Owner::Unknown, Owner::Generation),
+            Err(_) => Owner::Unknown,
+        }
+    }
+}
+
+/// Metadata key and generation of a sub row (`data`, `redis_zset_score`).
+fn sub_row(key: &[u8]) -> Option<(&[u8], u64)> {
+    const HEAD: usize = PREFIX_LEN + 2 + 4;
+    let klen = key.get(PREFIX_LEN + 2..HEAD)?.first_chunk::<4>()?;
+    let end = HEAD.checked_add(u32::from_be_bytes(*klen) as usize)?;
+    let (owner, rest) = key.split_at_checked(end)?;
+    Some((owner, u64::from_be_bytes(*rest.first_chunk()?)))
+}
+
+/// Generation of a collection's metadata row.
+fn generation_of(value: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*value.get(9..)?.first_chunk()?))
+}
+
+/// A collection's metadata row, for tests.
+#[cfg(test)]
+pub(crate) fn tests_metadata(generation: u64) -> Vec<u8> {
+    let mut value = vec![0; 9];
+    value.extend_from_slice(&generation.to_be_bytes());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_above_those_told_are_new_and_unknown_homes_dead() {
+        let alive = Alive::new(&[(1, 2), (1, 17), (3, 1)]);
+        let dead = |home, id| alive.is_dead(&prefix(home, id));
+        assert!(!dead(1, 2) && !dead(1, 17) && !dead(3, 1));
+        assert!(dead(1, 1) && dead(1, 16), "flushed databases");
+        assert!(!dead(1, 18) && !dead(3, 2), "made since");
+        assert!(
+            dead(2, 1) && dead(0, 9) && dead(4, 1),
+            "no such region here"
+        );
+        let later = Alive::new(&[(1, 18), (1, 17)]);
+        let gone: Vec<_> = later.gone_since(&alive).copied().collect();
+        assert_eq!(gone, [prefix(1, 2), prefix(3, 1)]);
+    }
+}

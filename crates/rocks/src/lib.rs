@@ -1,0 +1,35 @@
+//! What is on disk: the rows of all regions in one RocksDB, and the Raft logs of all regions in one
+//! append-only store beside it. The only crate that links RocksDB.
+//!
+//! ```text
+//!   <data-dir>/LOCK      held while a node runs on it          directory.rs
+//!              FORMAT    version of everything below
+//!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs
+//!              log/      raft-engine: the log of all regions   log.rs, records.rs, writer.rs
+//! ```
+//!
+//! **The one idea: the log is the only thing that is ever synced for a client.** Rows are written
+//! without a write-ahead log of their own; RocksDB flushes all families together (atomic flush), so
+//! after a crash it opens at one moment of the past, and the Raft log behind that moment is applied
+//! again. The log is truncated only behind a finished flush ([`keyspace::rows::RowStore::checkpoint`]).
+//!
+//! Invariants
+//! - A write is in every family or in none, after any crash.
+//! - The compaction filter never drops a row that a replay from the flushed state still needs
+//!   (`filter.rs`).
+//! - After a failed write or sync the log says so for ever: nothing is tried again (`log.rs`).
+//! - Neither damage nor a stranger's files make this crate panic; they are an [`OpenError`].
+//!
+//! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
+
+mod db;
+mod directory;
+mod families;
+mod filter;
+mod settings;
+mod snapshot;
+mod store;
+
+pub use directory::{DataDir, OpenError};
+pub use settings::StoreSettings;
+pub use store::Store;

@@ -1,0 +1,397 @@
+//! The rows of all regions of a node, in one RocksDB.
+//!
+//! Who calls what: cores `write` (one batch per applied entry) and `get`/`scan` with
+//! [`Tier::Cache`]; reader threads the same with [`Tier::All`]; one housekeeping thread
+//! `checkpoint`, `set_alive` and the statistics. Nothing here blocks a core: a write that RocksDB
+//! would delay is [`WriteError::Busy`].
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use keyspace::rows::{
+    Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
+};
+use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
+use rust_rocksdb::{
+    BottommostLevelCompaction, Cache, CompactOptions, Error, ErrorKind, FlushOptions, ReadOptions,
+    ReadTier, WriteBatch, WriteOptions,
+};
+
+use crate::db::Db;
+use crate::families::{self, PREFIX_LEN};
+use crate::filter::{Alive, Garbage};
+use crate::snapshot::Moment;
+use crate::{OpenError, StoreSettings};
+
+/// A batch larger than this is not kept for the next write.
+const BATCH_KEPT_BYTES: usize = 1 << 20;
+
+thread_local! {
+    static BATCH: RefCell<WriteBatch> = RefCell::new(WriteBatch::default());
+}
+
+/// The store of a node.
+pub struct Store {
+    open: Arc<Open>,
+    cache: Cache,
+    cached_reads: ReadOptions,
+    all_reads: ReadOptions,
+    writes: WriteOptions,
+    written_bytes: AtomicU64,
+    work: Arc<Work>,
+    /// One at a time tells what is alive.
+    telling: Mutex<()>,
+}
+
+/// The open database; closed when the store and all its snapshots are gone.
+pub(crate) struct Open {
+    pub db: Arc<Db>,
+    pub garbage: Arc<Garbage>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Filters of running compactions own the database too. After this none is running, so
+        // ours is the last owner, and it is not a compaction thread that closes.
+        self.db.cancel_all_background_work(true);
+    }
+}
+
+/// Bytes that flushes and compactions wrote.
+#[derive(Default)]
+struct Work {
+    flushed_bytes: AtomicU64,
+    compacted_bytes: AtomicU64,
+}
+
+struct Listener(Arc<Work>);
+
+impl EventListener for Listener {
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        let table = info.table_properties();
+        let bytes = table.data_size() + table.index_size() + table.filter_size();
+        self.0.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        let bytes = info.total_output_bytes();
+        self.0.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Opens the rows in `path` ([`crate::DataDir::rows`]) at their last checkpoint or flush.
+    pub fn open(path: &Path, settings: &StoreSettings) -> Result<Arc<Store>, OpenError> {
+        refuse_holes(path)?;
+        let cache = Cache::new_hyper_clock_cache(settings.block_cache_bytes, 0);
+        let garbage = Arc::new(Garbage::default());
+        let work = Arc::new(Work::default());
+        let mut options = families::database(settings);
+        options.add_event_listener(Listener(work.clone()));
+        let families = families::descriptors(settings, &cache, &garbage);
+        let db = Db::open(&options, path, families).map_err(|error| refused(path, &error))?;
+        let db = Arc::new(db);
+        // Set once, here: nobody else has this `garbage` yet.
+        let _ = garbage.db.set(Arc::downgrade(&db));
+
+        let mut cached_reads = ReadOptions::default();
+        cached_reads.set_read_tier(ReadTier::BlockCache);
+        let mut writes = WriteOptions::default();
+        writes.disable_wal(true);
+        writes.set_no_slowdown(true);
+        let store = Store {
+            open: Arc::new(Open { db, garbage }),
+            cache,
+            cached_reads,
+            all_reads: ReadOptions::default(),
+            writes,
+            written_bytes: AtomicU64::new(0),
+            work,
+            telling: Mutex::new(()),
+        };
+        store.make_tiers_differ(path)?;
+        Ok(Arc::new(store))
+    }
+
+    /// The persisted tier skips memtables only once something was written without a write-ahead
+    /// log; so this is done before a filter can ask.
+    fn make_tiers_differ(&self, path: &Path) -> Result<(), OpenError> {
+        let mut batch = WriteBatch::default();
+        batch.delete_cf(&self.open.db.family(Family::Info), []);
+        self.open
+            .db
+            .write_opt(&batch, &self.writes)
+            .map_err(|error| refused(path, &error))
+    }
+
+    /// Compacts all rows now, dropping what filters may drop. Takes as long as it takes.
+    pub fn compact(&self) {
+        for family in Family::ALL {
+            self.compact_range(family, None, None);
+        }
+    }
+
+    /// Gives back the space of a large key that was deleted: its elements are dropped if the
+    /// deletion is behind a checkpoint. Blocking, not for cores.
+    pub fn reclaim(&self, metadata_key: &[u8]) {
+        let mut behind = metadata_key.to_vec();
+        behind.extend_from_slice(&[0xff; 9]);
+        for family in [Family::Data, Family::Score] {
+            self.compact_range(family, Some(metadata_key), Some(&behind));
+        }
+    }
+
+    fn compact_range(&self, family: Family, from: Option<&[u8]>, to: Option<&[u8]>) {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        options.set_exclusive_manual_compaction(false);
+        let db = &self.open.db;
+        db.compact_range_cf_opt(&db.family(family), from, to, &options);
+    }
+
+    /// Sum of a numeric RocksDB property over all families.
+    fn property(&self, name: &str) -> u64 {
+        let db = &self.open.db;
+        db.all_families()
+            .iter()
+            .filter_map(|family| db.property_int_value_cf(family, name).ok().flatten())
+            .sum()
+    }
+
+    /// Files that hold nothing but rows of dead databases go at once.
+    fn drop_files(&self, prefix: &[u8; PREFIX_LEN]) {
+        let mut behind = prefix.to_vec();
+        // The prefix is one of ours: its id is small, so there is a next one.
+        if let Some(last) = behind.iter_mut().rev().find(|byte| **byte != 0xff) {
+            *last += 1;
+        }
+        for family in [
+            Family::Metadata,
+            Family::Data,
+            Family::Score,
+            Family::Expiry,
+        ] {
+            let db = &self.open.db;
+            // Best effort: what stays is left to the filter.
+            let _ = db.delete_file_in_range_cf(&db.family(family), &prefix[..], &behind[..]);
+        }
+    }
+}
+
+impl RowSource for Store {
+    fn get(
+        &self,
+        family: Family,
+        key: &[u8],
+        tier: Tier,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, RowError> {
+        let reads = match tier {
+            Tier::Cache => &self.cached_reads,
+            Tier::All => &self.all_reads,
+        };
+        get(&self.open.db, family, key, reads, found)
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: &[u8],
+        descending: bool,
+        tier: Tier,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), RowError> {
+        let reads = ReadOptions::default();
+        scan(
+            &self.open.db,
+            family,
+            from,
+            to,
+            descending,
+            tier,
+            reads,
+            each,
+        )
+    }
+}
+
+impl RowStore for Store {
+    fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        let db = &self.open.db;
+        BATCH.with_borrow_mut(|batch| {
+            batch.clear();
+            for changes in changes {
+                for (family, key, value) in changes.iter() {
+                    match value {
+                        Some(value) => batch.put_cf(&db.family(family), key, value),
+                        None => batch.delete_cf(&db.family(family), key),
+                    }
+                }
+            }
+            let size = batch.size_in_bytes();
+            let written = db.write_opt(batch, &self.writes);
+            if size > BATCH_KEPT_BYTES {
+                *batch = WriteBatch::default();
+            }
+            match written {
+                Ok(()) => {
+                    self.written_bytes.fetch_add(size as u64, Ordering::Relaxed);
+                    Ok(())
+                }
+                // What `no_slowdown` says instead of waiting.
+                Err(error) if error.kind() == ErrorKind::Incomplete => Err(WriteError::Busy),
+                Err(error) => Err(WriteError::Failed(error.into_string())),
+            }
+        })
+    }
+
+    fn checkpoint(&self) -> Result<(), RowError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        let db = &self.open.db;
+        let families = db.all_families();
+        let families: Vec<_> = families.iter().collect();
+        db.flush_cfs_opt(&families, &options).map_err(row_error)
+    }
+
+    fn snapshot(&self) -> Arc<dyn RowSource> {
+        // Files are dropped under this lock only when no snapshot is held; and the count is raised
+        // before the snapshot is taken, as `filter.rs` needs it.
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::new(Moment::new(self.open.clone()))
+    }
+
+    fn set_alive(&self, alive: &[(u64, u64)]) {
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let garbage = &self.open.garbage;
+        let now = Arc::new(Alive::new(alive));
+        let before = garbage.alive.swap(Some(now.clone()));
+        if let Some(before) = before
+            && garbage.held.load(Ordering::SeqCst) == 0
+        {
+            for prefix in now.gone_since(&before) {
+                self.drop_files(prefix);
+            }
+        }
+    }
+
+    fn start_compaction(&self) {
+        let db = &self.open.db;
+        for family in Family::ALL {
+            // It can fail only for a name or value RocksDB does not know; a test sees it work.
+            let _ = db.set_options_cf(&db.family(family), &[("disable_auto_compactions", "false")]);
+        }
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats {
+            disk_bytes: self.property("rocksdb.total-sst-files-size"),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            flushed_bytes: self.work.flushed_bytes.load(Ordering::Relaxed),
+            compacted_bytes: self.work.compacted_bytes.load(Ordering::Relaxed),
+            block_cache_bytes: self.cache.get_usage() as u64,
+            memtable_bytes: self.property("rocksdb.cur-size-all-mem-tables"),
+        }
+    }
+}
+
+pub(crate) fn get(
+    db: &Db,
+    family: Family,
+    key: &[u8],
+    reads: &ReadOptions,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<bool, RowError> {
+    match db.get_pinned_cf_opt(&db.family(family), key, reads) {
+        Ok(None) => Ok(false),
+        Ok(Some(value)) => {
+            found(&value);
+            Ok(true)
+        }
+        Err(error) => Err(row_error(error)),
+    }
+}
+
+/// `reads` comes with the snapshot, if any. Seeks are in total order: a range may span databases,
+/// and the prefix bloom (home, index id) would hardly ever rule a file out that the partitioner has
+/// not already.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn scan(
+    db: &Db,
+    family: Family,
+    from: &[u8],
+    to: &[u8],
+    descending: bool,
+    tier: Tier,
+    mut reads: ReadOptions,
+    each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+) -> Result<(), RowError> {
+    if from >= to {
+        return Ok(());
+    }
+    reads.set_total_order_seek(true);
+    reads.set_iterate_lower_bound(from);
+    reads.set_iterate_upper_bound(to);
+    if tier == Tier::Cache {
+        reads.set_read_tier(ReadTier::BlockCache);
+    }
+    let mut rows = db.raw_iterator_cf_opt(&db.family(family), reads);
+    if descending {
+        rows.seek_to_last();
+    } else {
+        rows.seek_to_first();
+    }
+    while let Some((key, value)) = rows.item() {
+        if !each(key, value) {
+            return Ok(());
+        }
+        if descending {
+            rows.prev();
+        } else {
+            rows.next();
+        }
+    }
+    rows.status().map_err(row_error)
+}
+
+fn row_error(error: Error) -> RowError {
+    match error.kind() {
+        ErrorKind::Incomplete => RowError::Cold,
+        _ => RowError::Failed(error.into_string()),
+    }
+}
+
+/// Files of a database without the one that names them would be taken for an empty directory.
+fn refuse_holes(path: &Path) -> Result<(), OpenError> {
+    if path.join("CURRENT").exists() {
+        return Ok(());
+    }
+    let Ok(files) = std::fs::read_dir(path) else {
+        return Ok(());
+    };
+    for file in files.flatten() {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("MANIFEST") || name.ends_with(".sst") {
+            return Err(OpenError::damaged(path, "its file CURRENT is missing"));
+        }
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, error: &Error) -> OpenError {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Corruption | ErrorKind::NotFound => OpenError::damaged(path, text),
+        ErrorKind::IOError if text.contains("lock") => OpenError::InUse(path.into()),
+        ErrorKind::IOError if text.contains("No such file") => OpenError::damaged(path, text),
+        _ => OpenError::failed(path, text),
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

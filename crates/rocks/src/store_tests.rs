@@ -1,0 +1,481 @@
+//! The store on real files: what survives, what is dropped, what must not be.
+
+use super::*;
+use tempfile::TempDir;
+
+const SMALL: StoreSettings = StoreSettings {
+    block_cache_bytes: 8 << 20,
+    memtable_bytes: 4 << 20,
+    memtables: 4,
+    background_jobs: 2,
+    subcompactions: 1,
+    block_bytes: 4 << 10,
+    bloom_bits: 10.0,
+    file_bytes: 4 << 20,
+    level_base_bytes: 16 << 20,
+    zstd_bottom: false,
+    binlog_bytes: 1 << 20,
+    background_nice: false,
+};
+
+fn open(dir: &TempDir) -> Arc<Store> {
+    Store::open(dir.path(), &SMALL).unwrap()
+}
+
+fn prefix(home: u64, id: u64) -> Vec<u8> {
+    const SIGN: u64 = 1 << 63;
+    let mut bytes = (home ^ SIGN).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&(id ^ SIGN).to_be_bytes());
+    bytes
+}
+
+fn metadata_key(home: u64, id: u64, key: &str) -> Vec<u8> {
+    let mut bytes = prefix(home, id);
+    bytes.extend_from_slice(&7u16.to_be_bytes());
+    bytes.extend_from_slice(&(key.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(key.as_bytes());
+    bytes
+}
+
+fn sub_key(home: u64, id: u64, key: &str, generation: u64, sub: &[u8]) -> Vec<u8> {
+    let mut bytes = metadata_key(home, id, key);
+    bytes.extend_from_slice(&generation.to_be_bytes());
+    bytes.extend_from_slice(sub);
+    bytes
+}
+
+fn collection(generation: u64) -> Vec<u8> {
+    super::super::filter::tests_metadata(generation)
+}
+
+fn put(store: &Store, rows: &[(Family, Vec<u8>, Vec<u8>)]) {
+    let mut changes = Changes::new();
+    for (family, key, value) in rows {
+        changes.put(*family, key, value);
+    }
+    store.write(&[&changes]).unwrap();
+}
+
+fn delete(store: &Store, family: Family, key: &[u8]) {
+    let mut changes = Changes::new();
+    changes.delete(family, key);
+    store.write(&[&changes]).unwrap();
+}
+
+fn value(source: &dyn RowSource, family: Family, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = source
+        .get(family, key, Tier::All, &mut |bytes| {
+            value = Some(bytes.to_vec())
+        })
+        .unwrap();
+    assert_eq!(found, value.is_some());
+    value
+}
+
+fn keys(
+    source: &dyn RowSource,
+    family: Family,
+    from: &[u8],
+    to: &[u8],
+    down: bool,
+) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    source
+        .scan(family, from, to, down, Tier::All, &mut |key, _| {
+            keys.push(key.to_vec());
+            true
+        })
+        .unwrap();
+    keys
+}
+
+fn count(source: &dyn RowSource, family: Family) -> usize {
+    keys(source, family, &[0], &[0xff; 20], false).len()
+}
+
+#[test]
+fn rows_are_read_back_in_order_and_ranges_end_where_they_should() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    for round in 0..3 {
+        for home in 1..4 {
+            for n in 0u8..10 {
+                let mut key = prefix(home, 1);
+                key.push(n);
+                put(&store, &[(Family::Data, key, vec![round])]);
+            }
+        }
+        // Memtable, then files, then both.
+        if round < 2 {
+            store.checkpoint().unwrap();
+        }
+        let from = [&prefix(2, 1)[..], &[3]].concat();
+        let to = [&prefix(2, 1)[..], &[6]].concat();
+        let up = keys(&*store, Family::Data, &from, &to, false);
+        assert_eq!(up.len(), 3);
+        assert_eq!(up.first(), Some(&from));
+        let mut down = keys(&*store, Family::Data, &from, &to, true);
+        down.reverse();
+        assert_eq!(up, down);
+        // Over the borders of databases.
+        let over = keys(&*store, Family::Data, &prefix(1, 1), &prefix(3, 1), false);
+        assert_eq!(over.len(), 20);
+        let over = keys(&*store, Family::Data, &prefix(1, 1), &prefix(3, 1), true);
+        assert_eq!(over.len(), 20);
+        assert_eq!(count(&*store, Family::Data), 30);
+        assert_eq!(keys(&*store, Family::Data, &to, &from, false).len(), 0);
+        assert_eq!(value(&*store, Family::Data, &from), Some(vec![round]));
+        assert_eq!(value(&*store, Family::Data, &to[..17]), Some(vec![round]));
+        assert_eq!(value(&*store, Family::Data, &prefix(2, 1)), None);
+        assert_eq!(value(&*store, Family::Score, &from), None);
+    }
+}
+
+#[test]
+fn what_was_not_flushed_is_gone_from_all_families_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = prefix(1, 0);
+    {
+        let store = open(&dir);
+        for n in 0u64..30_000 {
+            let key = [&prefix(1, 1)[..], &n.to_be_bytes()].concat();
+            put(
+                &store,
+                &[
+                    (Family::Metadata, key.clone(), vec![1; 100]),
+                    (Family::Data, key.clone(), vec![2; 100]),
+                    (Family::Info, state.clone(), n.to_be_bytes().to_vec()),
+                ],
+            );
+            if n == 1000 {
+                store.checkpoint().unwrap();
+            }
+        }
+    }
+    let store = open(&dir);
+    let applied = value(&*store, Family::Info, &state).unwrap();
+    let applied = u64::from_be_bytes(applied.try_into().unwrap());
+    assert!(applied >= 1000, "a checkpoint stays");
+    assert!(
+        applied < 29_999,
+        "the last memtable is lost, as after a crash"
+    );
+    assert_eq!(count(&*store, Family::Metadata) as u64, applied + 1);
+    assert_eq!(count(&*store, Family::Data) as u64, applied + 1);
+}
+
+#[test]
+fn the_cache_tier_never_reads_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = [&prefix(1, 1)[..], b"k"].concat();
+    let to = [&prefix(1, 1)[..], b"l"].concat();
+    {
+        let store = open(&dir);
+        put(&store, &[(Family::Metadata, key.clone(), b"v".to_vec())]);
+        let warm = store.get(Family::Metadata, &key, Tier::Cache, &mut |_| ());
+        assert_eq!(warm, Ok(true), "in the memtable");
+        store.checkpoint().unwrap();
+    }
+    let store = open(&dir);
+    let cold = store.get(Family::Metadata, &key, Tier::Cache, &mut |_| ());
+    assert_eq!(cold, Err(RowError::Cold));
+    let cold = store.scan(
+        Family::Metadata,
+        &key,
+        &to,
+        false,
+        Tier::Cache,
+        &mut |_, _| true,
+    );
+    assert_eq!(cold, Err(RowError::Cold));
+    let cold = store.scan(
+        Family::Metadata,
+        &key,
+        &to,
+        true,
+        Tier::Cache,
+        &mut |_, _| true,
+    );
+    assert_eq!(cold, Err(RowError::Cold));
+    let mut other = key.clone();
+    other.extend_from_slice(b"-not-there");
+    let absent = store.get(Family::Metadata, &other, Tier::Cache, &mut |_| ());
+    assert_eq!(absent, Ok(false), "the filter knows without a block");
+    assert!(value(&*store, Family::Metadata, &key).is_some());
+    let warm = store.get(Family::Metadata, &key, Tier::Cache, &mut |_| ());
+    assert_eq!(warm, Ok(true));
+    let warm = store.scan(
+        Family::Metadata,
+        &key,
+        &to,
+        false,
+        Tier::Cache,
+        &mut |_, _| true,
+    );
+    assert_eq!(warm, Ok(()));
+}
+
+#[test]
+fn orphans_go_once_the_deletion_is_flushed_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    for n in 0u32..100 {
+        put(
+            &store,
+            &[
+                (Family::Metadata, metadata_key(1, 1, "a"), collection(5)),
+                (
+                    Family::Data,
+                    sub_key(1, 1, "a", 5, &n.to_be_bytes()),
+                    vec![1],
+                ),
+                (
+                    Family::Score,
+                    sub_key(1, 1, "a", 5, &n.to_be_bytes()),
+                    vec![1],
+                ),
+                (Family::Metadata, metadata_key(1, 1, "b"), collection(6)),
+                (
+                    Family::Data,
+                    sub_key(1, 1, "b", 6, &n.to_be_bytes()),
+                    vec![1],
+                ),
+            ],
+        );
+    }
+    store.checkpoint().unwrap();
+    delete(&store, Family::Metadata, &metadata_key(1, 1, "a"));
+    store.compact();
+    assert_eq!(count(&*store, Family::Data), 200, "not told what is alive");
+    // `compact` flushes what lies in its range: delete once more, in the memtable only.
+    drop(store);
+    let store = open(&dir);
+    put(
+        &store,
+        &[(Family::Metadata, metadata_key(1, 1, "a"), collection(5))],
+    );
+    store.checkpoint().unwrap();
+    store.set_alive(&[(1, 1)]);
+    delete(&store, Family::Metadata, &metadata_key(1, 1, "a"));
+    // With bounds: a compaction of everything would flush first.
+    store.compact_range(Family::Data, Some(&[0]), Some(&[0xff; 20]));
+    assert_eq!(
+        count(&*store, Family::Data),
+        200,
+        "a crash now would bring the key back: its elements must be there"
+    );
+    let moment = store.snapshot();
+    store.checkpoint().unwrap();
+    store.compact();
+    assert_eq!(count(&*store, Family::Data), 200, "a snapshot is held");
+    assert_eq!(count(&*moment, Family::Data), 200);
+    drop(moment);
+    store.compact();
+    assert_eq!(count(&*store, Family::Data), 100);
+    assert_eq!(count(&*store, Family::Score), 0);
+    // Created again with a later generation: elements of before go, the new ones stay.
+    put(
+        &store,
+        &[
+            (Family::Metadata, metadata_key(1, 1, "b"), collection(9)),
+            (Family::Data, sub_key(1, 1, "b", 9, b"x"), vec![1]),
+            (Family::Data, sub_key(1, 1, "b", 10, b"x"), vec![1]),
+        ],
+    );
+    store.checkpoint().unwrap();
+    store.compact();
+    assert_eq!(count(&*store, Family::Data), 2, "only older generations go");
+    let gone = Store::open(dir.path(), &SMALL);
+    assert!(matches!(gone, Err(OpenError::InUse(_))), "{:?}", gone.err());
+}
+
+#[test]
+fn a_flushed_database_gives_its_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.start_compaction();
+    store.set_alive(&[(1, 1), (1, 2)]);
+    let fill = |id: u64| {
+        for n in 0u32..2000 {
+            let key = format!("k{n}");
+            put(
+                &store,
+                &[
+                    (Family::Metadata, metadata_key(1, id, &key), collection(1)),
+                    (Family::Data, sub_key(1, id, &key, 1, b"f"), vec![7; 100]),
+                    (Family::Expiry, metadata_key(1, id, &key), vec![]),
+                ],
+            );
+        }
+    };
+    fill(1);
+    fill(2);
+    // FLUSHDB of the first database: 3 is its new id, and is used before the store is told.
+    fill(3);
+    store.checkpoint().unwrap();
+    store.compact();
+    assert_eq!(count(&*store, Family::Data), 6000, "id 3 is new, not dead");
+    let full = store.stats().disk_bytes;
+    store.set_alive(&[(1, 3), (1, 2)]);
+    assert!(
+        store.stats().disk_bytes < full * 3 / 4,
+        "files of one database only are dropped at once: {full} {}",
+        store.stats().disk_bytes
+    );
+    store.compact();
+    for family in [Family::Metadata, Family::Data, Family::Expiry] {
+        assert_eq!(count(&*store, family), 4000);
+    }
+    // A home nobody has any more.
+    store.set_alive(&[(2, 1)]);
+    store.compact();
+    assert_eq!(count(&*store, Family::Metadata), 0);
+}
+
+#[test]
+fn files_are_cut_where_databases_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    for id in 1..=4 {
+        for n in 0u32..500 {
+            let key = format!("k{n}");
+            put(
+                &store,
+                &[(Family::Metadata, metadata_key(1, id, &key), vec![1; 50])],
+            );
+        }
+    }
+    store.checkpoint().unwrap();
+    store.compact();
+    let files = store.open.db.live_files().unwrap();
+    let mut seen = 0;
+    for file in files {
+        if file.column_family_name == Family::Metadata.name() {
+            let (first, last) = (file.start_key.unwrap(), file.end_key.unwrap());
+            assert_eq!(first[..16], last[..16]);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}
+
+#[test]
+fn a_key_of_a_million_elements_is_reclaimed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    store.start_compaction();
+    store.set_alive(&[(1, 1)]);
+    let head = metadata_key(1, 1, "big");
+    put(&store, &[(Family::Metadata, head.clone(), collection(3))]);
+    let mut changes = Changes::new();
+    for n in 0u32..1_000_000 {
+        changes.put(
+            Family::Data,
+            &sub_key(1, 1, "big", 3, &n.to_be_bytes()),
+            b"value",
+        );
+        if changes.len() == 1000 {
+            while store.write(&[&changes]) == Err(WriteError::Busy) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            changes.clear();
+        }
+    }
+    store.checkpoint().unwrap();
+    let full = store.stats().disk_bytes;
+    let started = std::time::Instant::now();
+    delete(&store, Family::Metadata, &head);
+    assert!(started.elapsed().as_millis() < 20);
+    store.checkpoint().unwrap();
+    store.reclaim(&head);
+    assert_eq!(count(&*store, Family::Data), 0);
+    assert!(store.stats().disk_bytes < full / 20, "{full}");
+}
+
+#[test]
+fn a_store_that_is_behind_says_busy_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    // Level 0 may not grow at all: the second file stops writers.
+    let store = Store::open(dir.path(), &SMALL).unwrap();
+    let db = &store.open.db;
+    let family = db.family(Family::Metadata);
+    db.set_options_cf(
+        &family,
+        &[
+            ("level0_file_num_compaction_trigger", "1000"),
+            ("level0_slowdown_writes_trigger", "2"),
+            ("level0_stop_writes_trigger", "2"),
+            ("disable_auto_compactions", "false"),
+        ],
+    )
+    .unwrap();
+    let key = |n: u8| [&prefix(1, 1)[..], &[n]].concat();
+    let mut busy = None;
+    for n in 0..10 {
+        let mut changes = Changes::new();
+        changes.put(Family::Metadata, &key(n), b"v");
+        match store.write(&[&changes]) {
+            Ok(()) => store.checkpoint().unwrap(),
+            Err(error) => {
+                assert_eq!(error, WriteError::Busy);
+                busy = Some(n);
+                break;
+            }
+        }
+    }
+    let busy = busy.expect("never busy");
+    assert_eq!(value(&*store, Family::Metadata, &key(busy)), None);
+}
+
+#[test]
+fn damage_is_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    put(
+        &store,
+        &[(Family::Metadata, metadata_key(1, 1, "a"), vec![1])],
+    );
+    store.checkpoint().unwrap();
+    drop(store);
+    let find = |start: &str| {
+        let mut files = std::fs::read_dir(dir.path()).unwrap().flatten();
+        files
+            .find(|f| f.file_name().to_string_lossy().starts_with(start))
+            .unwrap()
+            .path()
+    };
+    let manifest = find("MANIFEST");
+    let good = std::fs::read(&manifest).unwrap();
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 0xff;
+    std::fs::write(&manifest, &bad).unwrap();
+    let refused = Store::open(dir.path(), &SMALL).err().unwrap();
+    assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
+    std::fs::remove_file(&manifest).unwrap();
+    let refused = Store::open(dir.path(), &SMALL).err().unwrap();
+    assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
+    std::fs::write(&manifest, &good).unwrap();
+    std::fs::rename(dir.path().join("CURRENT"), dir.path().join("X")).unwrap();
+    let refused = Store::open(dir.path(), &SMALL).err().unwrap();
+    assert!(refused.to_string().contains("CURRENT"), "{refused}");
+    std::fs::rename(dir.path().join("X"), dir.path().join("CURRENT")).unwrap();
+    drop(open(&dir));
+}
+
+#[test]
+fn a_store_closes_while_it_compacts() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let store = open(&dir);
+        store.start_compaction();
+        store.set_alive(&[(1, 1)]);
+        for n in 0u32..40_000 {
+            let key = sub_key(1, 1, "gone", round, &n.to_be_bytes());
+            let mut changes = Changes::new();
+            changes.put(Family::Data, &key, &[1; 200]);
+            let _ = store.write(&[&changes]);
+        }
+    }
+}
