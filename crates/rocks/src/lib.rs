@@ -25,11 +25,18 @@
 mod db;
 mod directory;
 mod families;
+mod faulty;
 mod filter;
+mod log;
+mod records;
 mod settings;
 mod snapshot;
 mod store;
+mod writer;
 
 pub use directory::{DataDir, OpenError};
-pub use settings::StoreSettings;
+pub use faulty::{Cut, FaultyFile, FaultyFiles};
+pub use log::Log;
+pub use settings::{LogSettings, StoreSettings};
 pub use store::Store;
+pub use writer::{Done, Job, LogWriter, SyncMode};

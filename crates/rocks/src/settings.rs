@@ -59,3 +59,27 @@ impl Default for StoreSettings {
         StoreSettings::for_machine(GIB, 2)
     }
 }
+
+/// How the Raft log is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogSettings {
+    /// Size a file of the log is ended at.
+    pub file_bytes: u64,
+    /// Size the log may have before space of truncated entries is given back.
+    pub keep_bytes: u64,
+    /// Records with more bytes of entries are compressed (LZ4); 0: none is.
+    pub compress_bytes: u64,
+    /// Threads that read the log at start.
+    pub recovery_threads: usize,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        LogSettings {
+            file_bytes: 64 * MIB as u64,
+            keep_bytes: 512 * MIB as u64,
+            compress_bytes: 0,
+            recovery_threads: 2,
+        }
+    }
+}
