@@ -16,12 +16,13 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run build test check bench compat expiry-stall commands tools
+.PHONY: help run build test check bench compat crash expiry-stall commands tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
 	@echo 'make check         formatting, clippy, layering, shape'
+	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make bench         redis-server and neokv side by side'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
 	@echo 'make expiry-stall  1 M keys expire at once: the slowest reply meanwhile'
@@ -50,6 +51,11 @@ check: tools
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@echo '== layering and shape'
 	@scripts/cargo-test -p neokv --test layering --test shape
+
+# kill -9, power cuts, failing fsyncs, full disks; `make test` does the same with fewer deaths.
+KILLS ?= 50
+crash: tools
+	NEOKV_KILLS=$(KILLS) cargo test -p neokv --test crash -- --nocapture --test-threads 1
 
 bench: build
 	@scripts/install bench

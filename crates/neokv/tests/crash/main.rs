@@ -1,0 +1,62 @@
+//! Faults with real processes: what a client was told is kept, whatever happens to the server.
+//!
+//! Several connections write known histories (`client.rs`) and remember which replies they got. The server dies in the
+//! middle of it, is started again on the same data, and every key is compared with what it may be (`verify.rs`): all
+//! acknowledged writes, then those without a reply up to some point in their order, nothing twice, and of a command over
+//! several keys all or nothing.
+//!
+//! Two ways to die: `kill.rs` (kill -9: the page cache survives) and `power_cut.rs` (a preloaded library takes back what
+//! was not fsynced, tears writes, fails an fsync, fills the disk).
+//!
+//! The number of deaths is `NEOKV_KILLS` (5 unless told; `make crash` has more), the random seed `NEOKV_SEED`; a failure
+//! prints the seed it had. `NEOKV_CRASH_SERVER=redis` puts `redis-server --appendonly yes` in neokv's place, which
+//! tries the tests themselves.
+
+mod client;
+mod kill;
+mod model;
+mod node;
+mod power_cut;
+mod queue;
+mod round;
+mod verify;
+#[path = "../transcript/wire.rs"]
+mod wire;
+
+/// Numbers that look random, the same for the same seed.
+#[derive(Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        let mut dice = Dice(seed ^ 0x9e37_79b9_7f4a_7c15);
+        dice.roll(2);
+        dice.roll(2);
+        dice
+    }
+
+    /// From 0 to `sides - 1`.
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// How often the server dies in each test.
+pub fn deaths() -> u64 {
+    std::env::var("NEOKV_KILLS").map_or(5, |text| text.parse().expect("NEOKV_KILLS: a number"))
+}
+
+/// `NEOKV_SEED`, or another each time.
+pub fn seed() -> u64 {
+    match std::env::var("NEOKV_SEED") {
+        Ok(text) => text.parse().expect("NEOKV_SEED: a number"),
+        Err(_) => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.map_or(1, |since| since.as_micros() as u64 % 1_000_000_007)
+        }
+    }
+}
