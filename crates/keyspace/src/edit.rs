@@ -13,6 +13,7 @@ use base::Atom;
 
 use crate::memory::entry::{Collection, Entry};
 use crate::memory::table::Position;
+use crate::rows::Recorder;
 use crate::txn::StringSlot;
 use crate::{Keyspace, Tuning};
 
@@ -52,6 +53,27 @@ impl<'a, T> Edit<'a, T> {
 }
 
 impl<T: Collection> Edit<'_, T> {
+    /// Whether the value has rows that have to follow its changes.
+    #[inline]
+    pub(crate) fn has_rows(&self) -> bool {
+        self.at.space.is_recorded(self.at.db)
+    }
+
+    /// What notes changes of the value's rows, and the value; `None` if it has no rows.
+    #[inline]
+    pub(crate) fn recorder(&mut self) -> Option<(Recorder<'_>, &T)> {
+        if !self.at.space.is_recorded(self.at.db) {
+            return None;
+        }
+        let Keyspace { dbs, durable, .. } = &mut *self.at.space;
+        let db = dbs.get(self.at.db)?;
+        let entry = db.table.at(self.at.position)?;
+        let value: &T = entry.collection()?;
+        let durable = durable.as_mut()?;
+        let recorder = durable.recorder(db.index_id, entry.key(), value.generation());
+        Some((recorder, value))
+    }
+
     /// The value and the settings that shape it, for the methods that change it.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut T, &Tuning) {
@@ -87,6 +109,7 @@ impl Drop for At<'_> {
             None => self.fresh && self.changes == 0,
         };
         if self.changes > 0 {
+            self.space.mark(self.db, self.position);
             self.space.note_at(self.db, self.position, self.changes);
         }
         if gone {

@@ -15,6 +15,7 @@ use crate::memory::db::Db;
 use crate::memory::entry::{Birth, Entry, EntryRef};
 use crate::memory::table::Position;
 use crate::memory::{Pool, Snapshot};
+use crate::rows::{Durable, VOID};
 use crate::{Effect, Garbage, Tuning};
 
 /// Values of more elements are freed away from the command path.
@@ -50,10 +51,12 @@ pub struct Keyspace {
     misses: Cell<u64>,
     expired: u64,
     /// Keys that were due when a read met them; see [`Keyspace::expire_met`].
-    met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
+    met: RefCell<Vec<(DbIndex, Box<[u8]>, u64)>>,
     pub(crate) evicted: u64,
     /// The time last told to [`Keyspace::expire_due`].
     told_ms: u64,
+    /// If its data are in rows and memory is their cache.
+    pub(crate) durable: Option<Box<Durable>>,
 }
 
 impl Keyspace {
@@ -74,6 +77,7 @@ impl Keyspace {
             met: RefCell::default(),
             evicted: 0,
             told_ms: 0,
+            durable: None,
         }
     }
 
@@ -156,10 +160,14 @@ impl Keyspace {
     }
 
     /// Removes up to `limit` keys whose deadline is not after `now_ms`; how many were removed.
-    /// Fewer than `limit` means nothing due is left.
+    /// Fewer than `limit` means nothing due is left. None of a durable keyspace, where only log
+    /// entries remove: see [`Keyspace::due`].
     pub fn expire_due(&mut self, now_ms: u64, limit: usize) -> usize {
         self.told_ms = now_ms;
         let mut removed = 0;
+        if self.durable.is_some() {
+            return removed;
+        }
         for db in 0..self.dbs.len() {
             while removed < limit
                 && self.dbs[db]
@@ -184,12 +192,25 @@ impl Keyspace {
 
     /// Removes the due keys that reads have met: they were not seen, but a read cannot remove them
     /// itself. Called after the command, so that what was found missing is not counted any more.
+    /// Of a durable keyspace they stay; see [`Keyspace::take_met`].
     #[cold]
     pub fn expire_met(&mut self, now_ms: u64) {
-        for (db, key) in self.met.take() {
+        if self.durable.is_some() {
+            return;
+        }
+        for (db, key, _) in self.met.take() {
             let hash = self.hash(&key);
             self.find(db as usize, hash, &key, now_ms);
         }
+    }
+
+    /// The due keys that reads have met, each once, with their deadlines: what the server may
+    /// propose to expire ([`Keyspace::expire_key`]).
+    pub fn take_met(&mut self) -> Vec<(DbIndex, Box<[u8]>, u64)> {
+        let mut met = self.met.take();
+        met.sort_unstable();
+        met.dedup();
+        met
     }
 
     /// Forgets the due keys that reads have met (nothing expires while clients are paused).
@@ -199,10 +220,10 @@ impl Keyspace {
 
     /// Remembers a key that a read found due.
     #[cold]
-    pub(crate) fn meet(&self, db: DbIndex, key: &[u8]) {
+    pub(crate) fn meet(&self, db: DbIndex, key: &[u8], deadline_ms: Option<u64>) {
         let mut met = self.met.borrow_mut();
         if met.len() < MET_MOST {
-            met.push((db, key.into()));
+            met.push((db, key.into(), deadline_ms.unwrap_or(0)));
         }
     }
 
@@ -250,7 +271,7 @@ impl Keyspace {
             return (0, 0, 0);
         };
         let mean_ms = db.mean_deadline_ms().saturating_sub(self.told_ms);
-        (db.table.len(), db.with_deadline(), mean_ms)
+        (db.len(), db.with_deadline(), mean_ms)
     }
 
     /// Bytes of the tables of a database, without its entries (`MEMORY STATS`).
@@ -276,7 +297,7 @@ impl Keyspace {
         let table = &self.dbs.get(db as usize)?.table;
         let entry = table.get(self.hash(key), key)?;
         if entry.is_due(now_ms) {
-            self.meet(db, key);
+            self.meet(db, key, entry.deadline_ms());
             return None;
         }
         Some(entry)
@@ -307,6 +328,7 @@ impl Keyspace {
             deadline_ms,
             clock: access::born(tuning, now_ms),
             parity: self.parity,
+            marked: false,
         }
     }
 
@@ -319,6 +341,7 @@ impl Keyspace {
 
     /// Removes an entry; nobody is told.
     pub(crate) fn discard(&mut self, db: usize, position: Position, hash: u64) {
+        self.mark_gone(db, position);
         if let Some(former) = self.dbs[db].remove(position, hash) {
             self.retire(db, former);
         }
@@ -326,7 +349,8 @@ impl Keyspace {
 
     /// Removes a due key. Nobody is told: it was gone before for everybody who looked, and whoever
     /// watches it compares what was there with what is.
-    fn expire(&mut self, db: usize, position: Position, hash: u64) {
+    pub(crate) fn expire(&mut self, db: usize, position: Position, hash: u64) {
+        self.mark_gone(db, position);
         if let Some(former) = self.dbs[db].remove(position, hash) {
             self.expired += 1;
             self.retire(db, former);
@@ -347,6 +371,9 @@ impl Keyspace {
     /// Counts changes of a key and tells those interested in it.
     #[inline]
     pub(crate) fn changed(&mut self, db: usize, key: &[u8], n: usize) {
+        if db == VOID {
+            return;
+        }
         self.changes += n as u64;
         self.note(db, key);
     }
@@ -371,6 +398,9 @@ impl Keyspace {
 
     /// As [`Keyspace::note`], for the entry at a position.
     pub(crate) fn note_at(&mut self, db: usize, position: Position, n: usize) {
+        if db == VOID {
+            return;
+        }
         self.changes += n as u64;
         if !self.interest.is_empty()
             && let Some(entry) = self.dbs[db].table.at(position)
@@ -386,9 +416,13 @@ impl Keyspace {
         let mut effects = Vec::new();
         for (key, counts) in &self.interest {
             let hash = self.hash(key);
-            let exists = dbs
-                .iter()
-                .any(|&db| self.dbs[db as usize].get(hash, key, now_ms).is_some());
+            // Of a key that is not in memory, that it may exist.
+            let exists = dbs.iter().map(|&db| &self.dbs[db as usize]).any(|db| {
+                db.get(hash, key, now_ms).is_some()
+                    || (db.cold_keys > 0
+                        && db.table.find(hash, key).is_none()
+                        && !db.absent.contains(key))
+            });
             if exists {
                 let watched = counts.iter().filter(|(db, _)| dbs.contains(db));
                 effects.extend(watched.map(|&(db, _)| Effect::Changed {
@@ -402,14 +436,15 @@ impl Keyspace {
 
     /// Empties a database in O(1); the entries go to the garbage list.
     pub(crate) fn flush(&mut self, db: DbIndex, now_ms: u64) {
-        if self.dbs[db as usize].table.is_empty() {
+        if self.dbs[db as usize].len() == 0 {
             return;
         }
         let effects = self.watched_in(&[db], now_ms);
         self.effects.extend(effects);
         let origin = self.dbs[db as usize].origin;
+        self.changes += self.dbs[db as usize].len() as u64;
         let (table, deadlines) = self.dbs[db as usize].take();
-        self.changes += table.len() as u64;
+        self.renew_index_id(db as usize);
         self.garbage.push(Garbage(Box::new(deadlines)));
         self.retire_table(origin, table);
     }

@@ -13,6 +13,7 @@ use crate::edit::At;
 use crate::memory::access;
 use crate::memory::entry::{Birth, Collection, Entry};
 use crate::memory::table::Position;
+use crate::rows::VOID;
 use crate::view::{Owned, Parts};
 use crate::{Edit, Hash, Keyspace, Kind, List, Set, Tuning, Value, View, Zset};
 
@@ -55,15 +56,25 @@ impl<'a> Txn<'a> {
             db,
             now_ms,
             tuning,
+            void,
             ..
         } = &mut self.view;
         let space: &mut Keyspace = match parts {
             Parts::One(space) => space,
             Parts::Many { spaces, router } => &mut *spaces[router.position(key)],
         };
-        let (db, now_ms, tuning) = (*db as usize, *now_ms, *tuning);
+        let (mut db, now_ms, tuning) = (*db as usize, *now_ms, *tuning);
         let hash = space.hash(key);
-        let found = space.find(db, hash, key, now_ms);
+        if space.is_durable() && void.get() {
+            db = VOID;
+        }
+        let mut found = space.find(db, hash, key, now_ms);
+        if space.is_durable() && found.is_none() && !space.is_absent(db, key) {
+            space.note_missing(db as DbIndex, key);
+            void.set(true);
+            db = VOID;
+            found = space.find(db, hash, key, now_ms);
+        }
         Target {
             space,
             tuning,
@@ -176,6 +187,7 @@ impl<'a> Txn<'a> {
             space.discard(db, position, hash);
         } else {
             space.preserve(db, position);
+            space.mark(db, position);
             space.dbs[db].set_deadline(position, hash, at_ms);
         }
         space.changed(db, key, 1);
@@ -188,6 +200,7 @@ impl<'a> Txn<'a> {
         let position = target.found?;
         let (space, db) = (target.space, target.db);
         space.preserve(db, position);
+        space.mark_gone(db, position);
         let entry = space.dbs[db].remove(position, target.hash)?;
         space.changed(db, key, 1);
         Some(Owned {
@@ -220,17 +233,23 @@ impl<'a> Txn<'a> {
 
     /// Empties the current database; O(1) here, the keys go to the garbage list.
     pub fn flush_db(&mut self) {
+        if self.is_void() {
+            return;
+        }
         let (db, now_ms) = (self.db, self.now_ms);
         self.each_space(|space| space.flush(db, now_ms));
     }
 
     pub fn flush_all(&mut self) {
+        if self.is_void() {
+            return;
+        }
         let now_ms = self.now_ms;
         self.each_space(|space| (0..DATABASES).for_each(|db| space.flush(db, now_ms)));
     }
 
     pub fn swap_db(&mut self, a: DbIndex, b: DbIndex) {
-        if a != b && a < DATABASES && b < DATABASES {
+        if a != b && a < DATABASES && b < DATABASES && !self.is_void() {
             let now_ms = self.now_ms;
             self.each_space(|space| space.swap(a, b, now_ms));
         }
@@ -270,6 +289,7 @@ impl<'t> Target<'t> {
             return false;
         }
         self.space.preserve(self.db, position);
+        self.space.mark(self.db, position);
         let db = &mut self.space.dbs[self.db];
         if !db.entry_mut(position).is_some_and(set) {
             return false;
@@ -305,9 +325,14 @@ impl<'t> Target<'t> {
         }
         let entry = make(space.birth(deadline_ms, self.tuning, self.now_ms));
         match self.found {
-            Some(position) => space.swap_entry(db, position, hash, entry),
+            Some(position) => {
+                space.mark(db, position);
+                space.swap_entry(db, position, hash, entry);
+                space.adopt(db, position, false);
+            }
             None => {
-                space.dbs[db].insert(hash, entry);
+                let position = space.dbs[db].insert(hash, entry);
+                space.adopt(db, position, true);
             }
         }
         space.changed(db, key, 1);
@@ -326,12 +351,16 @@ impl<'t> Target<'t> {
             return Err(Refusal::WrongType);
         }
         let random = || fastrand::Rng::with_seed(self.hash ^ self.now_ms).f64();
-        entry.set_clock(access::touched(
-            entry.clock(),
-            self.tuning,
-            self.now_ms,
-            random,
-        ));
+        if entry.is_on_trial() {
+            entry.set_on_trial(false);
+        } else {
+            entry.set_clock(access::touched(
+                entry.clock(),
+                self.tuning,
+                self.now_ms,
+                random,
+            ));
+        }
         self.space.preserve(self.db, position);
         Ok(Some(self.at(position, false)))
     }
@@ -342,6 +371,7 @@ impl<'t> Target<'t> {
         if self.found.is_none() {
             let entry = make(self.space.birth(None, self.tuning, self.now_ms));
             let position = self.space.dbs[self.db].insert(self.hash, entry);
+            self.space.adopt(self.db, position, true);
             return Ok(self.at(position, true));
         }
         match self.open(kind)? {

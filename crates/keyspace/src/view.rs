@@ -3,6 +3,8 @@
 //! Nothing here removes a key whose time has come; it is only not seen, and remembered for
 //! [`Keyspace::expire_met`].
 
+use std::borrow::Cow;
+
 use base::{Atom, DbIndex, Refusal};
 
 use crate::memory::access;
@@ -47,6 +49,8 @@ pub struct View<'a> {
     pub(crate) now_ms: u64,
     pub(crate) seed: std::cell::Cell<u64>,
     pub(crate) tuning: &'a Tuning,
+    /// A key was needed that is not in memory: nothing this view does counts any more.
+    pub(crate) void: std::cell::Cell<bool>,
 }
 
 /// The regions in reach: one (nearly always), or several held together for a multi-key command.
@@ -73,6 +77,7 @@ impl<'a> View<'a> {
             now_ms,
             seed: seed.into(),
             tuning,
+            void: false.into(),
         }
     }
 
@@ -91,7 +96,14 @@ impl<'a> View<'a> {
             now_ms,
             seed: seed.into(),
             tuning,
+            void: false.into(),
         }
+    }
+
+    /// Whether a key was needed that is not in memory: what the command says does not count, it
+    /// has to be run again when the keys of [`Keyspace::take_missing`] are loaded.
+    pub fn is_void(&self) -> bool {
+        self.void.get()
     }
 
     /// The command's moment, in Unix milliseconds.
@@ -133,7 +145,23 @@ impl<'a> View<'a> {
 
     #[inline]
     fn find(&self, key: &[u8]) -> Option<EntryRef<'_>> {
-        self.space(key).get(self.db, key, self.now_ms)
+        let space = self.space(key);
+        let found = space.get(self.db, key, self.now_ms);
+        if found.is_none() && space.is_durable() {
+            self.miss(space, key);
+        }
+        found
+    }
+
+    /// After a key of a durable keyspace was not found: whether it may be in its rows.
+    #[cold]
+    fn miss(&self, space: &Keyspace, key: &[u8]) -> bool {
+        let missing = !space.is_resident(self.db, key);
+        if missing {
+            space.note_missing(self.db, key);
+            self.void.set(true);
+        }
+        missing
     }
 
     /// As [`View::find`], counted as an access.
@@ -141,8 +169,15 @@ impl<'a> View<'a> {
     fn access(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let space = self.space(key);
         let found = space.get(self.db, key, self.now_ms);
+        if found.is_none() && space.is_durable() && self.miss(space, key) {
+            return None;
+        }
         space.count_read(found.is_some());
         if let Some(entry) = found {
+            if entry.is_on_trial() {
+                entry.set_on_trial(false);
+                return found;
+            }
             let random = || self.rng().f64();
             let clock = access::touched(entry.clock(), self.tuning, self.now_ms, random);
             if clock != entry.clock() {
@@ -273,7 +308,7 @@ impl<'a> View<'a> {
     /// as in Redis' DBSIZE).
     pub fn len(&self) -> usize {
         let db = self.db as usize;
-        self.spaces().map(|space| space.dbs[db].table.len()).sum()
+        self.spaces().map(|space| space.dbs[db].len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -289,7 +324,7 @@ impl<'a> View<'a> {
     }
 
     /// A key at random, `None` only if there is none (that is not past its deadline).
-    pub fn random_key(&self) -> Option<&[u8]> {
+    pub fn random_key(&self) -> Option<Cow<'_, [u8]>> {
         let db = self.db as usize;
         let total = self.len();
         if total == 0 {
@@ -299,14 +334,20 @@ impl<'a> View<'a> {
         for _ in 0..100 {
             let mut at = rng.usize(..total);
             for space in self.spaces() {
-                let table = &space.dbs[db].table;
-                if at >= table.len() {
-                    at -= table.len();
+                let (len, table) = (space.dbs[db].len(), &space.dbs[db].table);
+                if at >= len {
+                    at -= len;
                     continue;
                 }
+                if at >= table.len() {
+                    if let Some(key) = space.random_cold_key(db, self.now_ms, &mut rng) {
+                        return Some(key.into());
+                    }
+                    break;
+                }
                 match table.random(&mut rng) {
-                    Some(entry) if !entry.is_due(self.now_ms) => return Some(entry.key()),
-                    Some(entry) => space.meet(self.db, entry.key()),
+                    Some(entry) if !entry.is_due(self.now_ms) => return Some(entry.key().into()),
+                    Some(entry) => space.meet(self.db, entry.key(), entry.deadline_ms()),
                     None => {}
                 }
                 break;
@@ -316,7 +357,7 @@ impl<'a> View<'a> {
         self.spaces()
             .flat_map(|space| space.dbs[db].table.iter())
             .find(|entry| !entry.is_due(self.now_ms))
-            .map(EntryRef::key)
+            .map(|entry| entry.key().into())
     }
 
     /// Calls `each` for every key of the database not past its deadline. Due keys stay, as they do
@@ -328,6 +369,7 @@ impl<'a> View<'a> {
                     each(entry.key());
                 }
             }
+            space.for_each_cold_key(self.db as usize, self.now_ms, each);
         }
     }
 
@@ -345,16 +387,20 @@ impl<'a> View<'a> {
         let mut left = count.max(1);
         while let Some(space) = self.part(part) {
             let mut seen = 0;
-            position = space.dbs[self.db as usize]
-                .table
-                .scan(position, left, |entry| {
-                    seen += 1;
-                    if entry.is_due(self.now_ms) {
-                        space.meet(self.db, entry.key());
-                    } else {
-                        each(entry.key(), entry.kind());
-                    }
-                });
+            if space.is_durable() {
+                (position, seen) = space.scan_rows(self.db, self.now_ms, position, left, each);
+            } else {
+                position = space.dbs[self.db as usize]
+                    .table
+                    .scan(position, left, |entry| {
+                        seen += 1;
+                        if entry.is_due(self.now_ms) {
+                            space.meet(self.db, entry.key(), entry.deadline_ms());
+                        } else {
+                            each(entry.key(), entry.kind());
+                        }
+                    });
+            }
             left = left.saturating_sub(seen);
             if position != 0 {
                 break;

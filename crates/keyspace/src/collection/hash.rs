@@ -3,15 +3,20 @@
 //! A record of the packed form is the field's code and the value's code. The conversion happens when a
 //! limit is passed and is never undone.
 
-use base::Atom;
+use base::{Atom, IntText};
 
 use super::cell::{self, Cell};
 use super::element::{self, Form};
 use super::packed::Packed;
 use crate::memory::table::{self, Table};
+use crate::rows::Recorder;
 use crate::{Edit, Tuning};
 
-pub struct Hash(Shape);
+pub struct Hash {
+    shape: Shape,
+    /// Which of the key's lives its rows belong to; 0 if it has none.
+    pub(crate) generation: u64,
+}
 
 enum Shape {
     Packed(Packed),
@@ -49,12 +54,15 @@ fn first(run: &[u8]) -> (Atom<'_>, Atom<'_>, &[u8]) {
 
 impl Hash {
     pub fn new() -> Self {
-        Hash(Shape::Packed(Packed::new()))
+        Hash {
+            shape: Shape::Packed(Packed::new()),
+            generation: 0,
+        }
     }
 
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(packed) => packed.len(),
             Shape::Table(table) => table.len(),
         }
@@ -65,7 +73,7 @@ impl Hash {
     }
 
     pub fn get(&self, field: &[u8]) -> Option<Atom<'_>> {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(packed) => {
                 let place = find(packed.run(), &Form::of(field))?;
                 Some(element::read(&packed.run()[place.value..]).0)
@@ -83,7 +91,7 @@ impl Hash {
 
     /// Field and value of every entry, in the structure's order.
     pub fn iter(&self) -> Iter<'_> {
-        Iter(match &self.0 {
+        Iter(match &self.shape {
             Shape::Packed(packed) => IterShape::Packed(packed.run()),
             Shape::Table(table) => IterShape::Table(table.iter()),
         })
@@ -91,7 +99,7 @@ impl Hash {
 
     /// An entry at random.
     pub fn random(&self, rng: &mut fastrand::Rng) -> Option<(Atom<'_>, Atom<'_>)> {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(packed) if packed.len() == 0 => None,
             Shape::Packed(packed) => self.iter().nth(rng.usize(..packed.len())),
             Shape::Table(table) => table
@@ -102,7 +110,7 @@ impl Hash {
 
     /// One step of HSCAN: about `count` entries to `each`; the next cursor (0: done).
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Atom<'_>, Atom<'_>)) -> u64 {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(_) => {
                 self.iter().for_each(|(field, value)| each(field, value));
                 0
@@ -114,7 +122,7 @@ impl Hash {
     }
 
     pub fn encoding(&self) -> &'static str {
-        match self.0 {
+        match self.shape {
             Shape::Packed(_) => "listpack",
             Shape::Table(_) => "hashtable",
         }
@@ -122,7 +130,7 @@ impl Hash {
 
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + match &self.0 {
+            + match &self.shape {
                 Shape::Packed(packed) => packed.memory_usage(),
                 Shape::Table(table) => cell::table_memory(table),
             }
@@ -130,7 +138,7 @@ impl Hash {
 
     /// Blocks of memory to free: how long dropping the hash takes.
     pub fn allocations(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(_) => 1,
             Shape::Table(table) => 1 + table.len(),
         }
@@ -138,7 +146,7 @@ impl Hash {
 
     /// Sets a field; whether it is new.
     pub fn insert(&mut self, field: &[u8], value: &[u8], tuning: &Tuning) -> bool {
-        if let Shape::Packed(packed) = &mut self.0 {
+        if let Shape::Packed(packed) = &mut self.shape {
             let longest = field.len().max(value.len());
             if longest <= tuning.hash_max_packed_value
                 && packed.has_room(field.len() + value.len() + 10)
@@ -164,7 +172,7 @@ impl Hash {
             }
             self.convert(tuning);
         }
-        let Shape::Table(table) = &mut self.0 else {
+        let Shape::Table(table) = &mut self.shape else {
             unreachable!("converted above")
         };
         let hash = table.hash(field);
@@ -187,11 +195,19 @@ impl Hash {
             let hash = table.hash(&field);
             table.insert(hash, Cell::new(value.len() as u32, &field, &value));
         }
-        self.0 = Shape::Table(table);
+        self.shape = Shape::Table(table);
+    }
+
+    /// Writes the rows of all fields.
+    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
+        let (mut text, mut other) = (IntText::default(), IntText::default());
+        for (field, value) in self.iter() {
+            rows.put(field.bytes(&mut text), value.bytes(&mut other));
+        }
     }
 
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Packed(packed) => match find(packed.run(), &Form::of(field)) {
                 Some(place) => {
                     packed.remove(place.field, place.end - place.field);
@@ -209,10 +225,14 @@ impl Hash {
 
 impl Clone for Hash {
     fn clone(&self) -> Self {
-        Hash(match &self.0 {
+        let shape = match &self.shape {
             Shape::Packed(packed) => Shape::Packed(packed.clone()),
             Shape::Table(table) => Shape::Table(Box::new(cell::clone_table(table))),
-        })
+        };
+        Hash {
+            shape,
+            generation: self.generation,
+        }
     }
 }
 
@@ -254,6 +274,9 @@ impl Edit<'_, Hash> {
     pub fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
         let (hash, tuning) = self.parts();
         let new = hash.insert(field, value, tuning);
+        if let Some((mut rows, _)) = self.recorder() {
+            rows.put(field, value);
+        }
         self.mark(1);
         new
     }
@@ -261,6 +284,9 @@ impl Edit<'_, Hash> {
     /// Removes a field; whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let removed = self.parts().0.remove(field);
+        if removed && let Some((mut rows, _)) = self.recorder() {
+            rows.delete(field);
+        }
         self.mark(usize::from(removed));
         removed
     }

@@ -11,10 +11,16 @@ use base::Atom;
 use super::chunk::{self, Chunk};
 use super::chunks::{Chunks, Limit, remove_equal_in};
 use super::element::Form;
-use crate::{Edit, Tuning};
+use crate::Tuning;
 
 #[derive(Clone)]
-pub struct List(Shape);
+pub struct List {
+    shape: Shape,
+    /// Which of the key's lives its rows belong to; 0 if it has none.
+    pub(crate) generation: u64,
+    /// Position of the first element's row; the others follow without a gap.
+    pub(crate) head: i64,
+}
 
 #[derive(Clone)]
 enum Shape {
@@ -24,12 +30,16 @@ enum Shape {
 
 impl List {
     pub fn new() -> Self {
-        List(Shape::Small(Chunk::new()))
+        List {
+            shape: Shape::Small(Chunk::new()),
+            generation: 0,
+            head: 0,
+        }
     }
 
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Small(chunk) => chunk.len(),
             Shape::Big(chunks) => chunks.len,
         }
@@ -41,7 +51,7 @@ impl List {
 
     #[inline]
     fn chunk(&self, index: usize) -> Option<&Chunk> {
-        match &self.0 {
+        match &self.shape {
             Shape::Small(chunk) => (index == 0).then_some(chunk),
             Shape::Big(chunks) => chunks.deque.get(index),
         }
@@ -52,7 +62,7 @@ impl List {
         if index >= self.len() {
             return None;
         }
-        match &self.0 {
+        match &self.shape {
             Shape::Small(_) => Some((0, index)),
             Shape::Big(chunks) => Some(chunks.locate(index)),
         }
@@ -67,7 +77,7 @@ impl List {
     /// The first element.
     #[inline]
     pub fn front(&self) -> Option<Atom<'_>> {
-        match &self.0 {
+        match &self.shape {
             Shape::Small(chunk) if chunk.len() == 0 => None,
             Shape::Small(chunk) => Some(chunk::first(chunk.run()).0),
             Shape::Big(chunks) => Some(chunk::first(chunks.deque.front()?.run()).0),
@@ -77,7 +87,7 @@ impl List {
     /// The last element.
     #[inline]
     pub fn back(&self) -> Option<Atom<'_>> {
-        match &self.0 {
+        match &self.shape {
             Shape::Small(chunk) if chunk.len() == 0 => None,
             Shape::Small(chunk) => Some(chunk::last(chunk.run()).0),
             Shape::Big(chunks) => Some(chunk::last(chunks.deque.back()?.run()).0),
@@ -128,7 +138,7 @@ impl List {
 
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + match &self.0 {
+            + match &self.shape {
                 Shape::Small(chunk) => chunk.memory_usage(),
                 Shape::Big(chunks) => {
                     let blocks: usize = chunks.deque.iter().map(Chunk::memory_usage).sum();
@@ -139,7 +149,7 @@ impl List {
 
     /// Blocks of memory to free: how long dropping the list takes.
     pub fn allocations(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Small(_) => 1,
             Shape::Big(chunks) => 2 + chunks.deque.len(),
         }
@@ -157,7 +167,7 @@ impl List {
     fn push(&mut self, element: &[u8], tuning: &Tuning, in_front: bool) {
         let form = Form::of(element);
         let limit = Limit::of(tuning);
-        if let Shape::Small(chunk) = &mut self.0
+        if let Shape::Small(chunk) = &mut self.shape
             && limit.takes(chunk, chunk::record_size(&form))
         {
             return match in_front {
@@ -170,7 +180,7 @@ impl List {
 
     /// The list as a deque of chunks, which it becomes if it is not.
     fn grow(&mut self) -> &mut Chunks {
-        if let Shape::Small(chunk) = &mut self.0 {
+        if let Shape::Small(chunk) = &mut self.shape {
             let chunk = std::mem::replace(chunk, Chunk::new());
             let len = chunk.len();
             let deque = if len > 0 {
@@ -178,9 +188,9 @@ impl List {
             } else {
                 VecDeque::new()
             };
-            self.0 = Shape::Big(Box::new(Chunks { deque, len }));
+            self.shape = Shape::Big(Box::new(Chunks { deque, len }));
         }
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Big(chunks) => chunks,
             Shape::Small(_) => unreachable!("made big above"),
         }
@@ -201,7 +211,7 @@ impl List {
     /// Removes the first element, if any.
     #[inline]
     pub fn drop_front(&mut self) {
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Small(chunk) if chunk.len() == 0 => {}
             Shape::Small(chunk) => {
                 chunk.drop_front();
@@ -214,7 +224,7 @@ impl List {
     /// Removes the last element, if any.
     #[inline]
     pub fn drop_back(&mut self) {
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Small(chunk) if chunk.len() == 0 => {}
             Shape::Small(chunk) => {
                 chunk.drop_back();
@@ -231,7 +241,7 @@ impl List {
             return;
         };
         let (form, limit) = (Form::of(element), Limit::of(tuning));
-        let chunk = match &mut self.0 {
+        let chunk = match &mut self.shape {
             Shape::Small(chunk) => chunk,
             Shape::Big(chunks) => &mut chunks.deque[at],
         };
@@ -249,7 +259,7 @@ impl List {
             return self.push(element, tuning, index == 0);
         }
         let (form, limit) = (Form::of(element), Limit::of(tuning));
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Small(chunk) if limit.takes(chunk, chunk::record_size(&form)) => {
                 chunk.insert(index, &form);
             }
@@ -267,7 +277,7 @@ impl List {
         if count == 0 {
             return;
         }
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Small(chunk) => chunk.remove(start, count),
             Shape::Big(chunks) => chunks.remove_range(start, count),
         }
@@ -276,7 +286,7 @@ impl List {
     /// Removes up to `limit` elements equal to `element`, from the head or from the tail; how many.
     pub fn remove_equal(&mut self, element: &[u8], limit: usize, from_tail: bool) -> usize {
         let form = Form::of(element);
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Small(chunk) => remove_equal_in(chunk, &form, limit, from_tail),
             Shape::Big(chunks) => chunks.remove_equal(&form, limit, from_tail),
         }
@@ -320,64 +330,5 @@ impl<'a> Iterator for Iter<'a> {
 impl Default for List {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Edit<'_, List> {
-    pub fn push_front(&mut self, element: &[u8]) {
-        let (list, tuning) = self.parts();
-        list.push_front(element, tuning);
-        self.mark(1);
-    }
-    pub fn push_back(&mut self, element: &[u8]) {
-        let (list, tuning) = self.parts();
-        list.push_back(element, tuning);
-        self.mark(1);
-    }
-    pub fn pop_front(&mut self) -> Option<Vec<u8>> {
-        let element = self.parts().0.pop_front();
-        self.mark(usize::from(element.is_some()));
-        element
-    }
-    pub fn pop_back(&mut self) -> Option<Vec<u8>> {
-        let element = self.parts().0.pop_back();
-        self.mark(usize::from(element.is_some()));
-        element
-    }
-    /// Removes the first element, if any: with `front`, a pop that allocates nothing.
-    pub fn drop_front(&mut self) {
-        let list = self.parts().0;
-        let n = usize::from(!list.is_empty());
-        list.drop_front();
-        self.mark(n);
-    }
-    /// Removes the last element, if any.
-    pub fn drop_back(&mut self) {
-        let list = self.parts().0;
-        let n = usize::from(!list.is_empty());
-        list.drop_back();
-        self.mark(n);
-    }
-    pub fn set(&mut self, index: usize, element: &[u8]) {
-        let (list, tuning) = self.parts();
-        list.set(index, element, tuning);
-        self.mark(1);
-    }
-    pub fn insert(&mut self, index: usize, element: &[u8]) {
-        let (list, tuning) = self.parts();
-        list.insert(index, element, tuning);
-        self.mark(1);
-    }
-    pub fn remove_range(&mut self, start: usize, count: usize) {
-        let list = self.parts().0;
-        let before = list.len();
-        list.remove_range(start, count);
-        let removed = before - list.len();
-        self.mark(removed);
-    }
-    pub fn remove_equal(&mut self, element: &[u8], limit: usize, from_tail: bool) -> usize {
-        let removed = self.parts().0.remove_equal(element, limit, from_tail);
-        self.mark(removed);
-        removed
     }
 }

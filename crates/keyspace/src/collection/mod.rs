@@ -17,6 +17,7 @@ mod intset;
 mod list;
 mod order;
 mod packed;
+mod positions;
 mod ranked;
 mod set;
 mod sorted;

@@ -11,6 +11,7 @@ use super::element::{self, Form};
 use super::intset::IntSet;
 use super::packed::Packed;
 use crate::memory::table::{self, Table};
+use crate::rows::Recorder;
 use crate::{Edit, Tuning};
 
 /// Members, and bytes of each, up to which a set stays packed: as many as a walk finds faster than
@@ -18,7 +19,11 @@ use crate::{Edit, Tuning};
 const PACKED_LEN: usize = 24;
 const PACKED_MEMBER_BYTES: usize = 64;
 
-pub struct Set(Shape);
+pub struct Set {
+    shape: Shape,
+    /// Which of the key's lives its rows belong to; 0 if it has none.
+    pub(crate) generation: u64,
+}
 
 enum Shape {
     Ints(IntSet),
@@ -41,12 +46,15 @@ fn find(run: &[u8], form: &Form<'_>) -> Option<(usize, usize)> {
 
 impl Set {
     pub fn new() -> Self {
-        Set(Shape::Ints(IntSet::new()))
+        Set {
+            shape: Shape::Ints(IntSet::new()),
+            generation: 0,
+        }
     }
 
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Ints(ints) => ints.len(),
             Shape::Packed(packed) => packed.len(),
             Shape::Table(table) => table.len(),
@@ -58,7 +66,7 @@ impl Set {
     }
 
     pub fn contains(&self, member: &[u8]) -> bool {
-        match &self.0 {
+        match &self.shape {
             Shape::Ints(ints) => parse_i64(member).is_some_and(|value| ints.contains(value)),
             Shape::Packed(packed) => find(packed.run(), &Form::of(member)).is_some(),
             Shape::Table(table) => table.find(table.hash(member), member).is_some(),
@@ -66,7 +74,7 @@ impl Set {
     }
 
     pub fn iter(&self) -> Iter<'_> {
-        Iter(match &self.0 {
+        Iter(match &self.shape {
             Shape::Ints(ints) => IterShape::Ints(ints, 0),
             Shape::Packed(packed) => IterShape::Packed(packed.run()),
             Shape::Table(table) => IterShape::Table(table.iter()),
@@ -74,7 +82,7 @@ impl Set {
     }
 
     pub fn random(&self, rng: &mut fastrand::Rng) -> Option<Atom<'_>> {
-        match &self.0 {
+        match &self.shape {
             _ if self.is_empty() => None,
             Shape::Ints(ints) => Some(Atom::Int(ints.get(rng.usize(..ints.len())))),
             Shape::Packed(packed) => self.iter().nth(rng.usize(..packed.len())),
@@ -83,7 +91,7 @@ impl Set {
     }
 
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Atom<'_>)) -> u64 {
-        match &self.0 {
+        match &self.shape {
             Shape::Ints(_) | Shape::Packed(_) => {
                 self.iter().for_each(each);
                 0
@@ -93,7 +101,7 @@ impl Set {
     }
 
     pub fn encoding(&self) -> &'static str {
-        match self.0 {
+        match self.shape {
             Shape::Ints(_) => "intset",
             Shape::Packed(_) | Shape::Table(_) => "hashtable",
         }
@@ -101,7 +109,7 @@ impl Set {
 
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + match &self.0 {
+            + match &self.shape {
                 Shape::Ints(ints) => ints.memory_usage(),
                 Shape::Packed(packed) => packed.memory_usage(),
                 Shape::Table(table) => cell::table_memory(table),
@@ -110,7 +118,7 @@ impl Set {
 
     /// Blocks of memory to free: how long dropping the set takes.
     pub fn allocations(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Ints(_) | Shape::Packed(_) => 1,
             Shape::Table(table) => 1 + table.len(),
         }
@@ -119,7 +127,7 @@ impl Set {
     /// Adds a member; whether it is new.
     pub fn insert(&mut self, member: &[u8], tuning: &Tuning) -> bool {
         loop {
-            match &mut self.0 {
+            match &mut self.shape {
                 Shape::Table(table) => {
                     let hash = table.hash(member);
                     if table.find(hash, member).is_some() {
@@ -166,7 +174,7 @@ impl Set {
             let end = packed.run().len();
             form.write(packed.insert(end, form.size()));
         }
-        self.0 = Shape::Packed(packed);
+        self.shape = Shape::Packed(packed);
     }
 
     fn make_table(&mut self, tuning: &Tuning) {
@@ -177,11 +185,19 @@ impl Set {
             let hash = table.hash(member);
             table.insert(hash, Cell::new((), member, b""));
         }
-        self.0 = Shape::Table(table);
+        self.shape = Shape::Table(table);
+    }
+
+    /// Writes the rows of all members.
+    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
+        let mut text = base::IntText::default();
+        for member in self.iter() {
+            rows.put(member.bytes(&mut text), b"");
+        }
     }
 
     pub fn remove(&mut self, member: &[u8]) -> bool {
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Ints(ints) => parse_i64(member).is_some_and(|value| ints.remove(value)),
             Shape::Packed(packed) => match find(packed.run(), &Form::of(member)) {
                 Some((at, size)) => {
@@ -200,11 +216,15 @@ impl Set {
 
 impl Clone for Set {
     fn clone(&self) -> Self {
-        Set(match &self.0 {
+        let shape = match &self.shape {
             Shape::Ints(ints) => Shape::Ints(ints.clone()),
             Shape::Packed(packed) => Shape::Packed(packed.clone()),
             Shape::Table(table) => Shape::Table(Box::new(cell::clone_table(table))),
-        })
+        };
+        Set {
+            shape,
+            generation: self.generation,
+        }
     }
 }
 
@@ -252,12 +272,18 @@ impl Edit<'_, Set> {
     pub fn insert(&mut self, member: &[u8]) -> bool {
         let (set, tuning) = self.parts();
         let new = set.insert(member, tuning);
+        if new && let Some((mut rows, _)) = self.recorder() {
+            rows.put(member, b"");
+        }
         self.mark(usize::from(new));
         new
     }
 
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let removed = self.parts().0.remove(member);
+        if removed && let Some((mut rows, _)) = self.recorder() {
+            rows.delete(member);
+        }
         self.mark(usize::from(removed));
         removed
     }

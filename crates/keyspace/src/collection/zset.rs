@@ -13,6 +13,7 @@ use super::element::{self, Form};
 use super::order::{Bytes, Downward, Upward};
 use super::packed::Packed;
 use super::ranked::Ranked;
+use crate::rows::Recorder;
 use crate::{Edit, Tuning};
 
 /// One end of a score range.
@@ -66,7 +67,11 @@ impl LexBound<'_> {
 }
 
 #[derive(Clone)]
-pub struct Zset(Shape);
+pub struct Zset {
+    shape: Shape,
+    /// Which of the key's lives its rows belong to; 0 if it has none.
+    pub(crate) generation: u64,
+}
 
 #[derive(Clone)]
 enum Shape {
@@ -206,12 +211,15 @@ fn put(packed: &mut Packed, member: &[u8], score: f64, takes: bool) -> Result<Op
 
 impl Zset {
     pub fn new() -> Self {
-        Zset(Shape::Packed(Packed::new()))
+        Zset {
+            shape: Shape::Packed(Packed::new()),
+            generation: 0,
+        }
     }
 
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(packed) => packed.len(),
             Shape::Ranked(ranked) => ranked.order.len(),
         }
@@ -222,7 +230,7 @@ impl Zset {
     }
 
     pub fn score(&self, member: &[u8]) -> Option<f64> {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(packed) => {
                 let (at, _) = find(packed.run(), &Form::of(member))?;
                 Some(first_score(&packed.run()[at..]).0)
@@ -233,7 +241,7 @@ impl Zset {
 
     /// Position from the lowest, O(log n).
     pub fn rank(&self, member: &[u8]) -> Option<usize> {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(packed) => find(packed.run(), &Form::of(member)).map(|(_, rank)| rank),
             Shape::Ranked(ranked) => ranked.rank(member),
         }
@@ -245,7 +253,7 @@ impl Zset {
 
     /// Entries from rank `start` on, towards higher ranks.
     pub fn iter_from(&self, start: usize) -> Iter<'_> {
-        Iter(match &self.0 {
+        Iter(match &self.shape {
             Shape::Packed(packed) => IterShape::Packed(&packed.run()[offset(packed, start)..]),
             Shape::Ranked(ranked) => IterShape::Ranked(ranked.order.iter_from(start)),
         })
@@ -253,7 +261,7 @@ impl Zset {
 
     /// Entries from rank `start` on, towards lower ranks.
     pub fn iter_rev_from(&self, start: usize) -> Iter<'_> {
-        Iter(match &self.0 {
+        Iter(match &self.shape {
             Shape::Packed(packed) if start >= packed.len() => IterShape::PackedRev(&[]),
             Shape::Packed(packed) => {
                 IterShape::PackedRev(&packed.run()[..offset(packed, start + 1)])
@@ -264,7 +272,7 @@ impl Zset {
 
     /// Ranks of the entries with scores between the two bounds: `start..end` (empty if none).
     pub fn score_range(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
-        let (start, end) = match &self.0 {
+        let (start, end) = match &self.shape {
             Shape::Packed(packed) => {
                 // One walk, over the scores only.
                 let (mut run, mut start, mut end) = (packed.run(), 0, 0);
@@ -289,7 +297,7 @@ impl Zset {
 
     /// Ranks of the entries with members between the two bounds.
     pub fn lex_range(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
-        let (start, end) = match &self.0 {
+        let (start, end) = match &self.shape {
             Shape::Packed(_) => {
                 let mut room = IntText::default();
                 let mut other = IntText::default();
@@ -322,7 +330,7 @@ impl Zset {
     }
 
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Atom<'_>, f64)) -> u64 {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(_) => {
                 self.iter().for_each(|(member, score)| each(member, score));
                 0
@@ -334,7 +342,7 @@ impl Zset {
     }
 
     pub fn encoding(&self) -> &'static str {
-        match self.0 {
+        match self.shape {
             Shape::Packed(_) => "listpack",
             Shape::Ranked(_) => "skiplist",
         }
@@ -342,7 +350,7 @@ impl Zset {
 
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + match &self.0 {
+            + match &self.shape {
                 Shape::Packed(packed) => packed.memory_usage(),
                 Shape::Ranked(ranked) => ranked.memory_usage(),
             }
@@ -350,7 +358,7 @@ impl Zset {
 
     /// Blocks of memory to free: how long dropping the set takes.
     pub fn allocations(&self) -> usize {
-        match &self.0 {
+        match &self.shape {
             Shape::Packed(_) => 1,
             Shape::Ranked(ranked) => 1 + ranked.order.len(),
         }
@@ -358,7 +366,7 @@ impl Zset {
 
     /// Sets the score of a member, adding it if new; its former score.
     pub fn insert(&mut self, member: &[u8], score: f64, tuning: &Tuning) -> Option<f64> {
-        if let Shape::Packed(packed) = &mut self.0 {
+        if let Shape::Packed(packed) = &mut self.shape {
             let takes = packed.len() < tuning.zset_max_packed_entries
                 && member.len() <= tuning.zset_max_packed_value
                 && packed.has_room(member.len() + 20);
@@ -367,7 +375,7 @@ impl Zset {
             }
             self.convert(tuning);
         }
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Ranked(ranked) => ranked.insert(member, score),
             Shape::Packed(_) => unreachable!("converted above"),
         }
@@ -380,7 +388,7 @@ impl Zset {
             let member = member.bytes(&mut room);
             ranked.add(ranked.table.hash(member), member, score);
         }
-        self.0 = Shape::Ranked(ranked);
+        self.shape = Shape::Ranked(ranked);
     }
 
     /// Changes the score of a member to what `decide` makes of it (`None`: not there before; not to be
@@ -391,7 +399,7 @@ impl Zset {
         tuning: &Tuning,
         decide: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> (Option<f64>, Option<f64>) {
-        if let Shape::Ranked(ranked) = &mut self.0 {
+        if let Shape::Ranked(ranked) = &mut self.shape {
             return ranked.update(member, decide);
         }
         let former = self.score(member);
@@ -402,9 +410,17 @@ impl Zset {
         (former, score)
     }
 
+    /// Writes the rows of all members.
+    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
+        let mut text = IntText::default();
+        for (member, score) in self.iter() {
+            rows.put_score(member.bytes(&mut text), None, score);
+        }
+    }
+
     /// Removes a member; its former score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Packed(packed) => {
                 let (at, _) = find(packed.run(), &Form::of(member))?;
                 let record = first(&packed.run()[at..]);
@@ -422,7 +438,7 @@ impl Zset {
         if ranks.is_empty() {
             return;
         }
-        match &mut self.0 {
+        match &mut self.shape {
             Shape::Packed(packed) => {
                 let start = offset(packed, ranks.start);
                 let end = offset(packed, ranks.end);
@@ -493,9 +509,22 @@ impl Edit<'_, Zset> {
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
         let (zset, tuning) = self.parts();
         let former = zset.insert(member, score, tuning);
-        self.mark(usize::from(former != Some(score)));
+        self.note_score(member, former, Some(score));
         former
     }
+
+    /// Notes that a member has another score, unless it has the former one still.
+    #[inline]
+    fn note_score(&mut self, member: &[u8], former: Option<f64>, score: Option<f64>) {
+        let Some(score) = score.filter(|_| former != score) else {
+            return;
+        };
+        if let Some((mut rows, _)) = self.recorder() {
+            rows.put_score(member, former, score);
+        }
+        self.mark(1);
+    }
+
     /// Changes the score of a member to what `decide` makes of the former one; see [`Zset::update`].
     pub fn update(
         &mut self,
@@ -504,16 +533,27 @@ impl Edit<'_, Zset> {
     ) -> (Option<f64>, Option<f64>) {
         let (zset, tuning) = self.parts();
         let (former, score) = zset.update(member, tuning, decide);
-        self.mark(usize::from(score.is_some() && former != score));
+        self.note_score(member, former, score);
         (former, score)
     }
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let former = self.parts().0.remove(member);
+        if let Some(former) = former
+            && let Some((mut rows, _)) = self.recorder()
+        {
+            rows.delete_score(member, former);
+        }
         self.mark(usize::from(former.is_some()));
         former
     }
     pub fn remove_range(&mut self, ranks: std::ops::Range<usize>) {
         let n = ranks.len();
+        if let Some((mut rows, zset)) = self.recorder() {
+            let mut text = IntText::default();
+            for (member, score) in zset.iter_from(ranks.start).take(n) {
+                rows.delete_score(member.bytes(&mut text), score);
+            }
+        }
         self.parts().0.remove_range(ranks);
         self.mark(n);
     }

@@ -11,6 +11,8 @@ use crate::Tuning;
 const CLOCK: u64 = (1 << 24) - 1;
 /// Counter of a new key, so that it is not given up before it had a chance.
 const LFU_INIT: u64 = 5;
+/// How long a loaded key seems not to have been used.
+const STALE_MS: u64 = 60 * 60 * 1000;
 
 /// The clock of a new entry.
 #[inline]
@@ -19,6 +21,15 @@ pub(crate) fn born(tuning: &Tuning, now_ms: u64) -> u32 {
         lfu(now_ms, LFU_INIT)
     } else {
         lru(now_ms)
+    }
+}
+
+/// The clock of a loaded entry: used again, or among the first to go.
+pub(crate) fn stale(tuning: &Tuning, now_ms: u64) -> u32 {
+    if tuning.policy.is_lfu() {
+        lfu(now_ms, 0)
+    } else {
+        lru(now_ms.saturating_sub(STALE_MS))
     }
 }
 

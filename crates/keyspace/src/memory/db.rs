@@ -10,6 +10,7 @@ use base::DbIndex;
 
 use super::entry::{Birth, Entry, EntryMut, EntryRef};
 use super::table::{Position, Table};
+use crate::rows::Absent;
 
 pub(crate) struct Db {
     pub table: Table<Entry>,
@@ -18,6 +19,12 @@ pub(crate) struct Db {
     /// Its number when the running snapshot began (SWAPDB may have moved it since).
     pub origin: DbIndex,
     seed: u64,
+    /// Of a durable keyspace: what its rows begin with, and how many keys (and of these, with a
+    /// deadline) are in rows only.
+    pub index_id: u64,
+    pub cold_keys: u64,
+    pub cold_volatile: u64,
+    pub absent: Absent,
 }
 
 impl Db {
@@ -28,7 +35,17 @@ impl Db {
             deadline_sum: 0,
             origin,
             seed,
+            index_id: 1 + u64::from(origin),
+            cold_keys: 0,
+            cold_volatile: 0,
+            absent: Absent::default(),
         }
+    }
+
+    /// Number of keys, whether in memory or not.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.table.len() + self.cold_keys as usize
     }
 
     /// Leaves an empty database; the former table.
@@ -120,8 +137,13 @@ impl Db {
         }
     }
 
-    /// Number of keys that have a deadline.
+    /// Number of keys that have a deadline, whether in memory or not.
     pub fn with_deadline(&self) -> usize {
+        self.deadlines.len() + self.cold_volatile as usize
+    }
+
+    /// Number of keys in memory that have a deadline.
+    pub fn resident_with_deadline(&self) -> usize {
         self.deadlines.len()
     }
 

@@ -1,7 +1,7 @@
 //! A key and its value in one allocation.
 //!
 //! ```text
-//!   head 8      clock:24 deadline?:1 parity:1 form:3 | key length:16 | inline length:16
+//!   head 8      clock:24 deadline?:1 parity:1 form:3 marked:1 trial:1 | key length:16 | inline length:16
 //!   deadline 8  only if it has one: Unix ms
 //!   length 8    only if the key is 65,535 bytes or longer
 //!   value       Int: i64 · Raw: Vec<u8> · List, Set, Zset, Hash: Box · Inline: nothing
@@ -13,8 +13,9 @@
 //! overwritten in place by any that rounds to the same size. Strings up to [`INLINE_MOST`] are
 //! Inline, canonical integers are Int, and Raw has spare room for what grows in place.
 //!
-//! The clock and the snapshot's parity bit change under shared access (a read is an access), hence
-//! the `Cell`; everything else changes only through [`EntryMut`].
+//! The clock, the snapshot's parity bit and the two bits of a durable keyspace (marked: changed by
+//! the running log entry; on trial: loaded, and not used again yet) change under shared access (a
+//! read is an access), hence the `Cell`; everything else changes only through [`EntryMut`].
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -37,6 +38,8 @@ const CLOCK: u32 = (1 << 24) - 1;
 const HAS_DEADLINE: u32 = 1 << 24;
 const PARITY: u32 = 1 << 25;
 const FORM_SHIFT: u32 = 26;
+const MARKED: u32 = 1 << 29;
+const ON_TRIAL: u32 = 1 << 30;
 
 /// How the value is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +94,10 @@ pub trait Collection: Default + Clone + Send + 'static {
     const KIND: Kind;
     #[doc(hidden)]
     fn into_value(this: Box<Self>) -> Value;
+    #[doc(hidden)]
+    fn generation(&self) -> u64;
+    #[doc(hidden)]
+    fn set_generation(&mut self, generation: u64);
 }
 
 macro_rules! collection {
@@ -99,6 +106,13 @@ macro_rules! collection {
             const KIND: Kind = Kind::$name;
             fn into_value(this: Box<Self>) -> Value {
                 Value::$name(this)
+            }
+            #[inline]
+            fn generation(&self) -> u64 {
+                self.generation
+            }
+            fn set_generation(&mut self, generation: u64) {
+                self.generation = generation;
             }
         }
     )*};
@@ -118,6 +132,7 @@ pub(crate) struct Birth {
     pub deadline_ms: Option<u64>,
     pub clock: u32,
     pub parity: bool,
+    pub marked: bool,
 }
 
 /// Owns one entry.
@@ -201,6 +216,7 @@ impl Entry {
         let meta = birth.clock & CLOCK
             | if deadline { HAS_DEADLINE } else { 0 }
             | if birth.parity { PARITY } else { 0 }
+            | if birth.marked { MARKED } else { 0 }
             | (form as u32) << FORM_SHIFT;
         let head = Head {
             meta: Cell::new(meta),
@@ -558,12 +574,35 @@ impl<'a> EntryRef<'a> {
         self.head().meta.set(meta);
     }
 
+    /// Whether the running log entry has changed it.
+    #[inline]
+    pub fn is_marked(self) -> bool {
+        self.meta() & MARKED != 0
+    }
+
+    pub fn set_marked(self, marked: bool) {
+        let meta = self.meta() & !MARKED | if marked { MARKED } else { 0 };
+        self.head().meta.set(meta);
+    }
+
+    /// Whether it was loaded and not yet used: its first use does not count as an access.
+    #[inline]
+    pub fn is_on_trial(self) -> bool {
+        self.meta() & ON_TRIAL != 0
+    }
+
+    pub fn set_on_trial(self, on_trial: bool) {
+        let meta = self.meta() & !ON_TRIAL | if on_trial { ON_TRIAL } else { 0 };
+        self.head().meta.set(meta);
+    }
+
     /// The birth that would make this entry again.
     pub fn birth(self) -> Birth {
         Birth {
             deadline_ms: self.deadline_ms(),
             clock: self.clock(),
             parity: self.parity(),
+            marked: self.is_marked(),
         }
     }
 }
@@ -636,6 +675,33 @@ impl<'a> EntryMut<'a> {
         (self.look().kind() == T::KIND)
             // SAFETY: the kind tells which box it is; borrowed mutably during 'a.
             .then(|| unsafe { &mut *self.look().value_at().cast::<*mut T>().read() })
+    }
+
+    /// Makes a collection's rows new ones; a list's begin at position 0.
+    pub fn set_generation(self, generation: u64) {
+        match self.look().kind() {
+            Kind::String => {}
+            Kind::List => {
+                if let Some(list) = self.collection::<List>() {
+                    (list.generation, list.head) = (generation, 0);
+                }
+            }
+            Kind::Set => {
+                if let Some(set) = self.collection::<Set>() {
+                    set.generation = generation;
+                }
+            }
+            Kind::Zset => {
+                if let Some(zset) = self.collection::<Zset>() {
+                    zset.generation = generation;
+                }
+            }
+            Kind::Hash => {
+                if let Some(hash) = self.collection::<Hash>() {
+                    hash.generation = generation;
+                }
+            }
+        }
     }
 
     /// Changes the deadline of an entry that has one; false if it has none.

@@ -111,7 +111,7 @@ impl Keyspace {
         Some((number as DbIndex, db.table.at(position)?.key().into()))
     }
 
-    fn choose_from_pool(
+    pub(crate) fn choose_from_pool(
         &mut self,
         volatile: bool,
         now_ms: u64,

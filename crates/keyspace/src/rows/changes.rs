@@ -34,6 +34,17 @@ impl Changes {
         self.count += 1;
     }
 
+    /// Takes over all changes of another, behind its own.
+    pub fn append(&mut self, other: &mut Changes) {
+        if self.count == 0 {
+            std::mem::swap(self, other);
+        } else {
+            self.bytes.extend_from_slice(&other.bytes);
+            self.count += other.count;
+        }
+        other.clear();
+    }
+
     fn part(&mut self, part: &[u8]) {
         self.bytes
             .extend_from_slice(&(part.len() as u32).to_le_bytes());

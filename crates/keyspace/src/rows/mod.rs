@@ -3,9 +3,32 @@
 //! A durable keyspace keeps in memory what fits and everything in rows. This module has the bytes
 //! of the rows (DESIGN §6), the changes a log entry makes to them, and the contract of the store;
 //! the store itself is an edge matter (`rocks`), or a map in tests and in the simulator.
+//!
+//! ```text
+//!   begin_entry ─► commands change values ─► marks (keys) and Recorder (elements)
+//!   end_entry   ─► Changes: element rows, metadata and expiry rows, state row ─► RowStore::write
+//!   a read that misses ─► take_missing ─► load_request ─► load (any thread) ─► insert_loaded
+//! ```
 
+mod absent;
 mod changes;
+mod durable;
+pub mod layout;
+mod load;
+mod map;
+mod record;
+mod residency;
+mod state;
 mod store;
+#[cfg(test)]
+mod tests;
+mod walk;
 
+pub(crate) use absent::Absent;
 pub use changes::Changes;
+pub(crate) use durable::{Durable, VOID};
+pub use load::{LoadRequest, Loaded, for_each_value, load};
+pub use map::MapStore;
+pub use record::Recorder;
+pub use state::{DbState, State};
 pub use store::{Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError};

@@ -262,7 +262,7 @@ fn several_regions_look_like_one() {
     let mut n = 0;
     txn.for_each_key(&mut |_| n += 1);
     assert_eq!(n, total);
-    assert!(keys.contains(txn.random_key().unwrap()));
+    assert!(keys.contains(&*txn.random_key().unwrap()));
     let owned = txn.take(b"a\0").unwrap();
     txn.put(b"b-new", Owned { ..owned });
     assert_eq!(txn.len(), total);

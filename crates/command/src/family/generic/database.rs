@@ -75,7 +75,7 @@ pub const ROWS: &[Command] = &[
 ];
 
 fn randomkey(view: &View<'_>, _args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    reply.bulk_or_null(view.random_key());
+    reply.bulk_or_null(view.random_key().as_deref());
     Ok(())
 }
 

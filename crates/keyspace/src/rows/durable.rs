@@ -1,0 +1,452 @@
+//! The durable side of a keyspace: which keys an entry has changed, and the rows that makes.
+//!
+//! A key is *marked* before its first change in an entry, with the deadline its rows have at that
+//! moment; a bit in its entry says that it is. At the end of the log entry each marked key's
+//! metadata row is written once, from what is then in memory, and its expiry row corrected.
+//! Element rows are recorded change by change.
+//!
+//! Marks name databases by index id: after SWAPDB they still mean the same rows, and after FLUSHDB
+//! none at all.
+//!
+//! A command that turned out to need keys which are not in memory must change nothing: what it
+//! writes from then on goes to the database [`VOID`], which is thrown away.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::DbIndex;
+use base::limits::DATABASES;
+
+use super::layout::{self, Body, Metadata};
+use super::{Changes, DbState, Family, Recorder, RowSource, State};
+use crate::memory::db::Db;
+use crate::memory::entry::EntryRef;
+use crate::memory::table::Position;
+use crate::{Keyspace, Kind, Tuning, ValueRef};
+
+/// Where the writes of a command go that has to be run again.
+pub(crate) const VOID: usize = DATABASES as usize;
+/// Generations of one entry before they run into those of the next (which then begin later).
+const GENERATION_SHIFT: u32 = 20;
+
+pub(crate) struct Durable {
+    pub home: u64,
+    pub source: Arc<dyn RowSource>,
+    /// How loaded collections are shaped.
+    pub tuning: Arc<Tuning>,
+    pub applied_index: u64,
+    pub stamp_ms: u64,
+    generation: u64,
+    pub next_index_id: u64,
+    /// Log index of the running entry.
+    pub entry: Option<u64>,
+    rows: Changes,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    marks: Vec<Mark>,
+    /// The marked keys, one behind the other.
+    marked: Vec<u8>,
+    pub missing: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
+    /// Keys being loaded; see [`super::load::LoadRequest`].
+    pub loading: BTreeMap<(u64, Box<[u8]>), u64>,
+    pub tickets: u64,
+    pub failure: RefCell<Option<String>>,
+}
+
+struct Mark {
+    index_id: u64,
+    start: usize,
+    len: usize,
+    before: Before,
+}
+
+/// What rows a marked key had.
+enum Before {
+    /// None: it was made by this entry.
+    Nothing,
+    Rows {
+        deadline_ms: Option<u64>,
+    },
+}
+
+impl Keyspace {
+    /// A region whose data are in `source`; `state` is the value of its state row, if it has one.
+    /// `home` is the id of the region that founded it, `seed` keys its hash tables.
+    pub fn durable(
+        seed: u64,
+        home: u64,
+        state: Option<&[u8]>,
+        source: Arc<dyn RowSource>,
+    ) -> Result<Keyspace, String> {
+        let state = match state {
+            None => State::default(),
+            Some(bytes) => State::parse(bytes)
+                .ok_or_else(|| format!("the state row of region {home} cannot be read"))?,
+        };
+        let mut space = Keyspace::new(seed);
+        space.dbs.push(Db::new(seed, DATABASES));
+        space.durable = Some(Box::new(Durable {
+            home,
+            source,
+            tuning: Arc::default(),
+            applied_index: 0,
+            stamp_ms: 0,
+            generation: 0,
+            next_index_id: 0,
+            entry: None,
+            rows: Changes::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            marks: Vec::new(),
+            marked: Vec::new(),
+            missing: RefCell::default(),
+            loading: BTreeMap::new(),
+            tickets: 0,
+            failure: RefCell::default(),
+        }));
+        space.take_state(&state);
+        Ok(space)
+    }
+
+    /// Databases and counters as `state` says; what is cached of databases that stay is kept.
+    pub(super) fn take_state(&mut self, state: &State) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        durable.applied_index = state.applied_index;
+        durable.stamp_ms = state.stamp_ms;
+        durable.generation = state.generation;
+        durable.next_index_id = state.next_index_id;
+        for (at, wanted) in state.dbs.iter().enumerate() {
+            let found = self.dbs[..VOID]
+                .iter()
+                .position(|db| db.index_id == wanted.index_id);
+            match found {
+                Some(found) if found >= at => self.dbs.swap(at, found),
+                _ => {
+                    self.dbs[at].take();
+                    self.dbs[at].index_id = wanted.index_id;
+                }
+            }
+            let db = &mut self.dbs[at];
+            db.cold_keys = wanted.keys.saturating_sub(db.table.len() as u64);
+            db.cold_volatile = wanted
+                .with_deadline
+                .saturating_sub(db.resident_with_deadline() as u64);
+            db.absent.clear();
+        }
+    }
+
+    /// The state as of the last entry.
+    pub fn state(&self) -> State {
+        let durable = self.durable.as_deref();
+        State {
+            applied_index: durable.map_or(0, |it| it.applied_index),
+            stamp_ms: durable.map_or(0, |it| it.stamp_ms),
+            generation: durable.map_or(0, |it| it.generation),
+            next_index_id: durable.map_or(0, |it| it.next_index_id),
+            dbs: self.dbs[..VOID.min(self.dbs.len())]
+                .iter()
+                .map(|db| DbState {
+                    index_id: db.index_id,
+                    keys: db.len() as u64,
+                    with_deadline: db.with_deadline() as u64,
+                })
+                .collect(),
+        }
+    }
+
+    #[inline]
+    pub fn is_durable(&self) -> bool {
+        self.durable.is_some()
+    }
+
+    /// The key of the state row, in [`Family::Info`].
+    pub fn state_key(&self) -> Vec<u8> {
+        layout::state_key(self.home())
+    }
+
+    /// The region that founded this one.
+    pub fn home(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |durable| durable.home)
+    }
+
+    /// The (home, index id) pairs whose rows are alive, for [`super::RowStore::set_alive`]: true on
+    /// disk once a checkpoint has come behind the last entry.
+    pub fn alive(&self) -> Vec<(u64, u64)> {
+        let home = self.home();
+        let dbs = self.dbs.iter().take(VOID);
+        dbs.map(|db| (home, db.index_id)).collect()
+    }
+
+    /// The last log entry applied.
+    pub fn applied_index(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |it| it.applied_index)
+    }
+
+    /// The stamp of the last log entry applied.
+    pub fn last_stamp_ms(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |it| it.stamp_ms)
+    }
+
+    /// A failure of the store, or rows that contradict each other: the region must stop (DESIGN §13).
+    pub fn take_failure(&self) -> Option<String> {
+        self.durable.as_ref()?.failure.take()
+    }
+
+    /// Begins applying a log entry: all changes until [`Keyspace::end_entry`] belong to it.
+    pub fn begin_entry(&mut self, index: u64) {
+        if let Some(durable) = &mut self.durable {
+            debug_assert!(durable.entry.is_none(), "one entry at a time");
+            durable.entry = Some(index);
+        }
+    }
+
+    /// Ends the entry: the rows of everything it changed and the state row are added to `out`,
+    /// which must be written in one batch before anything is uncached or loaded.
+    pub fn end_entry(&mut self, stamp_ms: u64, out: &mut Changes) {
+        let Some(durable) = &mut self.durable else {
+            return;
+        };
+        if let Some(index) = durable.entry.take() {
+            durable.applied_index = index;
+        }
+        durable.stamp_ms = durable.stamp_ms.max(stamp_ms);
+        out.append(&mut durable.rows);
+        let marks = std::mem::take(&mut durable.marks);
+        for mark in &marks {
+            settle(durable, &self.dbs, mark, out);
+        }
+        durable.marks = marks;
+        durable.marks.clear();
+        durable.marked.clear();
+        let state = self.state();
+        let mut value = Vec::with_capacity(64);
+        state.push(&mut value);
+        out.put(Family::Info, &self.state_key(), &value);
+        self.dbs.iter_mut().for_each(|db| db.absent.tidy());
+        self.forget_void();
+    }
+
+    /// Throws away what void commands wrote.
+    pub(super) fn forget_void(&mut self) {
+        if let Some(db) = self.dbs.get_mut(VOID)
+            && !db.table.is_empty()
+        {
+            db.take();
+        }
+    }
+
+    /// Whether changes in this database make rows.
+    #[inline]
+    pub(crate) fn is_recorded(&self, db: usize) -> bool {
+        self.durable.is_some() && db != VOID
+    }
+
+    /// Before a change of the entry at a position: its rows will be written.
+    #[inline]
+    pub(crate) fn mark(&mut self, db: usize, position: Position) {
+        if self.durable.is_some() {
+            self.mark_slow(db, position);
+        }
+    }
+
+    fn mark_slow(&mut self, db: usize, position: Position) {
+        let (Some(durable), Some(db)) = (&mut self.durable, self.dbs[..VOID].get(db)) else {
+            return;
+        };
+        if let Some(entry) = db.table.at(position)
+            && !entry.is_marked()
+        {
+            entry.set_marked(true);
+            let deadline_ms = entry.deadline_ms();
+            durable.push_mark(db.index_id, entry.key(), Before::Rows { deadline_ms });
+        }
+    }
+
+    /// Before an entry is removed.
+    #[inline]
+    pub(crate) fn mark_gone(&mut self, db: usize, position: Position) {
+        if self.durable.is_some() {
+            self.mark_slow(db, position);
+            let Some(db) = self.dbs[..VOID].get_mut(db) else {
+                return;
+            };
+            if db.cold_keys > 0
+                && let Some(entry) = db.table.at(position)
+            {
+                db.absent.insert(entry.key());
+            }
+        }
+    }
+
+    /// After a value was put whole at a position, `new` if its key was not there before: a
+    /// collection gets a generation of its own and all its rows are recorded.
+    #[inline]
+    pub(crate) fn adopt(&mut self, db: usize, position: Position, new: bool) {
+        if self.durable.is_some() {
+            self.adopt_slow(db, position, new);
+        }
+    }
+
+    fn adopt_slow(&mut self, db: usize, position: Position, new: bool) {
+        let (Some(durable), Some(db)) = (&mut self.durable, self.dbs[..VOID].get_mut(db)) else {
+            return;
+        };
+        let Some(entry) = db.table.at(position) else {
+            return;
+        };
+        entry.set_marked(true);
+        if new {
+            durable.push_mark(db.index_id, entry.key(), Before::Nothing);
+            db.absent.remove(entry.key());
+        }
+        if entry.kind() == Kind::String {
+            return;
+        }
+        let generation = durable.next_generation();
+        if let Some(entry) = db.entry_mut(position) {
+            entry.set_generation(generation);
+        }
+        let Some(entry) = db.table.at(position) else {
+            return;
+        };
+        let mut recorder = durable.recorder(db.index_id, entry.key(), generation);
+        match entry.value() {
+            ValueRef::String(_) => {}
+            ValueRef::List(it) => it.record(&mut recorder),
+            ValueRef::Set(it) => it.record(&mut recorder),
+            ValueRef::Zset(it) => it.record(&mut recorder),
+            ValueRef::Hash(it) => it.record(&mut recorder),
+        }
+    }
+
+    /// A database that was flushed gets an index id of its own: the rows of the former are dead.
+    pub(crate) fn renew_index_id(&mut self, db: usize) {
+        if let Some(durable) = &mut self.durable {
+            self.dbs[db].index_id = durable.next_index_id;
+            durable.next_index_id += 1;
+        }
+    }
+}
+
+impl Durable {
+    fn push_mark(&mut self, index_id: u64, key: &[u8], before: Before) {
+        debug_assert!(self.entry.is_some(), "a change outside of any log entry");
+        self.marks.push(Mark {
+            index_id,
+            start: self.marked.len(),
+            len: key.len(),
+            before,
+        });
+        self.marked.extend_from_slice(key);
+    }
+
+    /// Unique, and above all earlier ones, however many an entry needs.
+    fn next_generation(&mut self) -> u64 {
+        let first = self.entry.unwrap_or(self.applied_index) << GENERATION_SHIFT;
+        self.generation = (self.generation + 1).max(first);
+        self.generation
+    }
+
+    /// For element rows of the collection `key` with this generation.
+    #[inline]
+    pub fn recorder(&mut self, index_id: u64, key: &[u8], generation: u64) -> Recorder<'_> {
+        self.key.clear();
+        layout::push_base(&mut self.key, self.home, index_id, key, generation);
+        Recorder::new(&mut self.rows, &mut self.key)
+    }
+
+    /// The keys of a database that the running entry has made or changed.
+    pub fn marked_keys(&self, index_id: u64) -> impl Iterator<Item = &[u8]> {
+        self.marks
+            .iter()
+            .filter(move |mark| mark.index_id == index_id)
+            .filter_map(|mark| self.marked.get(mark.start..mark.start + mark.len))
+    }
+
+    pub fn fail(&self, what: String) {
+        self.failure.borrow_mut().get_or_insert(what);
+    }
+}
+
+/// Writes the metadata and expiry rows of a marked key as it is now.
+fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut Changes) {
+    // A database flushed since is not found: its rows do not matter.
+    let Some(db) = dbs[..VOID].iter().find(|db| db.index_id == mark.index_id) else {
+        return;
+    };
+    let Durable {
+        home,
+        key: row,
+        value,
+        marked,
+        ..
+    } = durable;
+    let Some(key) = marked.get(mark.start..mark.start + mark.len) else {
+        return;
+    };
+    let entry = db.table.get(db.table.hash(key), key);
+    let (written, former_ms) = match (entry, &mark.before) {
+        // An earlier mark of the same key has seen to it.
+        (Some(entry), _) if !entry.is_marked() => return,
+        (None, Before::Nothing) => return,
+        (_, Before::Nothing) => (entry, None),
+        (_, Before::Rows { deadline_ms }) => (entry, *deadline_ms),
+    };
+    row.clear();
+    layout::push_metadata_key(row, *home, mark.index_id, key);
+    match written {
+        None => out.delete(Family::Metadata, row),
+        Some(entry) => {
+            entry.set_marked(false);
+            value.clear();
+            push_metadata(entry, value);
+            out.put(Family::Metadata, row, value);
+        }
+    }
+    let deadline_ms = written.and_then(EntryRef::deadline_ms);
+    if deadline_ms == former_ms {
+        return;
+    }
+    let mut expiry_row = |deadline_ms| {
+        row.clear();
+        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
+    };
+    if let Some(former_ms) = former_ms {
+        expiry_row(former_ms);
+        out.delete(Family::Expiry, row);
+    }
+    let mut expiry_row = |deadline_ms| {
+        row.clear();
+        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
+    };
+    if let Some(deadline_ms) = deadline_ms {
+        expiry_row(deadline_ms);
+        out.put(Family::Expiry, row, b"");
+    }
+}
+
+fn push_metadata(entry: EntryRef<'_>, out: &mut Vec<u8>) {
+    let mut text = base::IntText::default();
+    let collection = |generation, size, head| Body::Collection {
+        generation,
+        size: size as u64,
+        head,
+    };
+    let value = entry.value();
+    let body = match &value {
+        ValueRef::String(atom) => Body::String(atom.bytes(&mut text)),
+        ValueRef::List(it) => collection(it.generation, it.len(), it.head),
+        ValueRef::Set(it) => collection(it.generation, it.len(), 0),
+        ValueRef::Zset(it) => collection(it.generation, it.len(), 0),
+        ValueRef::Hash(it) => collection(it.generation, it.len(), 0),
+    };
+    Metadata {
+        kind: entry.kind(),
+        expire_at_ms: entry.deadline_ms(),
+        body,
+    }
+    .push(out);
+}

@@ -1,0 +1,253 @@
+//! Values from their rows: on a reader thread, or on a core as far as the rows are in memory.
+
+use std::sync::Arc;
+
+use base::DbIndex;
+
+use super::layout::{self, Body, Metadata};
+use super::{Family, RowError, RowSource, State, Tier};
+use crate::memory::entry::Entry;
+use crate::{Hash, Kind, List, Owned, Set, Tuning, Value, ValueRef, Zset};
+
+/// A key to be loaded: owned, for another thread.
+///
+/// Its ticket is shared by all requests of one key until one of them is answered; an answer that
+/// comes later finds no such ticket and is dropped, for the key may have changed by then.
+#[derive(Debug, Clone)]
+pub struct LoadRequest {
+    pub(super) home: u64,
+    pub(super) index_id: u64,
+    pub(super) key: Box<[u8]>,
+    pub(super) ticket: u64,
+    pub(super) tuning: Arc<Tuning>,
+}
+
+impl LoadRequest {
+    pub(super) fn nowhere(key: &[u8]) -> Self {
+        LoadRequest {
+            home: 0,
+            index_id: 0,
+            key: key.into(),
+            ticket: 0,
+            tuning: Arc::default(),
+        }
+    }
+
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+/// What the rows say of a key; made by [`load`], taken by [`crate::Keyspace::insert_loaded`].
+pub enum Loaded {
+    Absent,
+    Value(Owned),
+    /// Rows that do not fit together: read while they changed, or damaged.
+    Torn(String),
+}
+
+/// Reads the rows of a key.
+pub fn load(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result<Loaded, RowError> {
+    let row = layout::metadata_key(request.home, request.index_id, &request.key);
+    let mut head = None;
+    let mut text = None;
+    source.get(Family::Metadata, &row, tier, &mut |value| {
+        text = Some(value.to_vec());
+    })?;
+    if let Some(value) = &text {
+        head = Metadata::parse(value);
+        if head.is_none() {
+            return Ok(Loaded::Torn(torn(&request.key, "its metadata")));
+        }
+    }
+    match head {
+        None => Ok(Loaded::Absent),
+        Some(head) => value(source, &row, &request.key, head, &request.tuning, tier),
+    }
+}
+
+fn torn(key: &[u8], what: &str) -> String {
+    format!("rows of key '{}' are damaged: {what}", key.escape_ascii())
+}
+
+/// The value a metadata row is the head of.
+fn value(
+    source: &dyn RowSource,
+    row: &[u8],
+    key: &[u8],
+    head: Metadata<'_>,
+    tuning: &Tuning,
+    tier: Tier,
+) -> Result<Loaded, RowError> {
+    let expire_at_ms = head.expire_at_ms;
+    let (generation, size, first) = match head.body {
+        Body::String(bytes) => {
+            return Ok(Loaded::Value(Owned {
+                value: Value::String(bytes.into()),
+                expire_at_ms,
+            }));
+        }
+        Body::Collection {
+            generation,
+            size,
+            head,
+        } => (generation, size, head),
+    };
+    let mut base = row.to_vec();
+    base.extend_from_slice(&generation.to_be_bytes());
+    let mut builder = Builder::new(head.kind, generation, first);
+    let mut sound = true;
+    let mut count = 0u64;
+    source.scan(
+        Family::Data,
+        &base,
+        &layout::behind(&base),
+        false,
+        tier,
+        &mut |row, value| {
+            count += 1;
+            sound = row
+                .get(base.len()..)
+                .is_some_and(|sub| builder.add(sub, value, tuning));
+            sound
+        },
+    )?;
+    if !sound || count != size {
+        let what = format!("{count} of {size} elements of generation {generation}");
+        return Ok(Loaded::Torn(torn(key, &what)));
+    }
+    Ok(Loaded::Value(Owned {
+        value: builder.value,
+        expire_at_ms,
+    }))
+}
+
+/// A collection being made of its rows.
+struct Builder {
+    value: Value,
+    /// Where the next element of a list is to be.
+    next: i64,
+}
+
+impl Builder {
+    fn new(kind: Kind, generation: u64, head: i64) -> Self {
+        let value = match kind {
+            Kind::String => Value::String(Box::default()),
+            Kind::List => {
+                let mut list = Box::new(List::new());
+                (list.generation, list.head) = (generation, head);
+                Value::List(list)
+            }
+            Kind::Set => {
+                let mut set = Box::new(Set::new());
+                set.generation = generation;
+                Value::Set(set)
+            }
+            Kind::Zset => {
+                let mut zset = Box::new(Zset::new());
+                zset.generation = generation;
+                Value::Zset(zset)
+            }
+            Kind::Hash => {
+                let mut hash = Box::new(Hash::new());
+                hash.generation = generation;
+                Value::Hash(hash)
+            }
+        };
+        Builder { value, next: head }
+    }
+
+    /// Adds what a row says; false if it cannot be part of this collection.
+    fn add(&mut self, sub: &[u8], value: &[u8], tuning: &Tuning) -> bool {
+        match &mut self.value {
+            Value::String(_) => return false,
+            Value::Hash(hash) => {
+                hash.insert(sub, value, tuning);
+            }
+            Value::Set(set) => {
+                set.insert(sub, tuning);
+            }
+            Value::Zset(zset) => {
+                let Ok(bits) = value.try_into() else {
+                    return false;
+                };
+                zset.insert(sub, f64::from_bits(u64::from_be_bytes(bits)), tuning);
+            }
+            Value::List(list) => {
+                if sub != layout::i64_bytes(self.next) {
+                    return false;
+                }
+                self.next = self.next.wrapping_add(1);
+                list.push_back(value, tuning);
+            }
+        }
+        true
+    }
+}
+
+/// Calls `each` with database, key, value and deadline of every key that the rows of a region hold
+/// at one moment; `state` is the value of its state row of that moment. For saving.
+pub fn for_each_value(
+    source: &dyn RowSource,
+    home: u64,
+    state: &[u8],
+    each: &mut dyn FnMut(DbIndex, &[u8], ValueRef<'_>, Option<u64>),
+) -> Result<(), RowError> {
+    let tuning = Tuning::default();
+    let Some(state) = State::parse(state) else {
+        return Err(RowError::Failed("a state row that cannot be read".into()));
+    };
+    for (number, db) in (0..).zip(&state.dbs) {
+        let mut from = Vec::new();
+        layout::push_prefix(&mut from, home, db.index_id);
+        let to = layout::behind(&from);
+        let mut failure = None;
+        let each = &mut *each;
+        source.scan(
+            Family::Metadata,
+            &from,
+            &to,
+            false,
+            Tier::All,
+            &mut |row, bytes| {
+                let handed_out = hand_out(source, row, bytes, &tuning, |key, value, deadline| {
+                    each(number, key, value, deadline);
+                });
+                failure = handed_out.err();
+                failure.is_none()
+            },
+        )?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+fn hand_out(
+    source: &dyn RowSource,
+    row: &[u8],
+    bytes: &[u8],
+    tuning: &Tuning,
+    each: impl FnOnce(&[u8], ValueRef<'_>, Option<u64>),
+) -> Result<(), RowError> {
+    let parts = layout::parse_metadata_key(row).zip(Metadata::parse(bytes));
+    let Some((at, head)) = parts else {
+        return Err(RowError::Failed(torn(row, "its metadata")));
+    };
+    match value(source, row, at.key, head, tuning, Tier::All)? {
+        Loaded::Value(owned) => {
+            let birth = crate::memory::entry::Birth {
+                deadline_ms: owned.expire_at_ms,
+                clock: 0,
+                parity: false,
+                marked: false,
+            };
+            let entry = Entry::value(at.key, owned.value, birth);
+            each(at.key, entry.borrow().value(), owned.expire_at_ms);
+            Ok(())
+        }
+        Loaded::Torn(what) => Err(RowError::Failed(what)),
+        Loaded::Absent => Ok(()),
+    }
+}

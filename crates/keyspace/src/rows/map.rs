@@ -1,0 +1,129 @@
+//! Rows in a map: the store of tests and of the simulator.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError};
+
+type Rows = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
+
+/// A store that keeps everything in memory. [`Clone`] gives an independent copy of this moment,
+/// which is what a crash or an older checkpoint leaves.
+#[derive(Debug, Default)]
+pub struct MapStore {
+    rows: Mutex<Rows>,
+    alive: Mutex<Vec<(u64, u64)>>,
+}
+
+impl MapStore {
+    pub fn new() -> Self {
+        MapStore::default()
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All rows of a family, in order.
+    pub fn all(&self, family: Family) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let rows = self.rows();
+        let of_family = rows.iter().filter(|((at, _), _)| *at == family);
+        of_family
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    /// What was last told to [`RowStore::set_alive`].
+    pub fn alive(&self) -> Vec<(u64, u64)> {
+        let alive = self.alive.lock();
+        alive.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Clone for MapStore {
+    fn clone(&self) -> Self {
+        MapStore {
+            rows: Mutex::new(self.rows().clone()),
+            alive: Mutex::new(self.alive()),
+        }
+    }
+}
+
+impl RowSource for MapStore {
+    fn get(
+        &self,
+        family: Family,
+        key: &[u8],
+        _tier: Tier,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, RowError> {
+        let rows = self.rows();
+        let value = rows.get(&(family, key.to_vec()));
+        Ok(value.map(|value| found(value)).is_some())
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: &[u8],
+        descending: bool,
+        _tier: Tier,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), RowError> {
+        if from >= to {
+            return Ok(());
+        }
+        // Copied, so that `each` may read the store too.
+        let range = (
+            Bound::Included((family, from.to_vec())),
+            Bound::Excluded((family, to.to_vec())),
+        );
+        let rows: Vec<_> = {
+            let rows = self.rows();
+            let found = rows.range(range);
+            let copy = found.map(|((_, key), value)| (key.clone(), value.clone()));
+            copy.collect()
+        };
+        let mut up = rows.iter();
+        let mut down = rows.iter().rev();
+        while let Some((key, value)) = if descending { down.next() } else { up.next() } {
+            if !each(key, value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowStore for MapStore {
+    fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        let mut rows = self.rows();
+        for (family, key, value) in changes.iter().flat_map(|changes| changes.iter()) {
+            match value {
+                Some(value) => rows.insert((family, key.to_vec()), value.to_vec()),
+                None => rows.remove(&(family, key.to_vec())),
+            };
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<(), RowError> {
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Arc<dyn RowSource> {
+        Arc::new(self.clone())
+    }
+
+    fn set_alive(&self, alive: &[(u64, u64)]) {
+        *self.alive.lock().unwrap_or_else(PoisonError::into_inner) = alive.to_vec();
+    }
+
+    fn start_compaction(&self) {}
+
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+}

@@ -1,0 +1,1 @@
+//! Durable keyspaces over a map.
