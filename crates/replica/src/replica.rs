@@ -1,0 +1,102 @@
+//! The struct and what can be asked of it. Behaviour is in one file per operation.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::{HardState, Message};
+use raft::{RawNode, StateRole};
+
+use crate::config::ReplicaConfig;
+use crate::election::Timeouts;
+use crate::fetch::Fetch;
+use crate::persist::Flight;
+use crate::recent::Recent;
+
+/// One member of a region.
+pub struct Replica {
+    pub(crate) config: ReplicaConfig,
+    pub(crate) node: RawNode<Recent>,
+    pub(crate) timeouts: Timeouts,
+    /// Writes not yet on disk, and messages that wait for them; in order of their numbers.
+    pub(crate) in_flight: VecDeque<Flight>,
+    /// Messages that waited and may leave now.
+    pub(crate) released: Vec<Message>,
+    /// The newest hard state, if no write has carried it yet.
+    pub(crate) unwritten_state: Option<HardState>,
+    /// Last entry given out to be applied.
+    pub(crate) handed_out: u64,
+    /// A read of the log store under way.
+    pub(crate) fetching: Option<Fetch>,
+    /// What the last `ready` told: (leads in this term, leader).
+    pub(crate) told: (Option<u64>, u64),
+    /// Term and vote that the last `ready` gave out to be written.
+    pub(crate) written_vote: (u64, u64),
+    /// The term in which this replica, as leader, has applied an entry of its own.
+    pub(crate) serving_term: Option<u64>,
+}
+
+impl Replica {
+    pub fn region(&self) -> u64 {
+        self.config.region
+    }
+
+    pub fn node(&self) -> u64 {
+        self.config.node
+    }
+
+    #[inline]
+    pub fn is_leader(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    /// The leader as far as this replica knows.
+    pub fn leader(&self) -> Option<u64> {
+        let id = self.node.raft.leader_id;
+        (id != raft::INVALID_ID).then_some(id)
+    }
+
+    #[inline]
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// Of the log, proposals not yet on disk included. After `propose`: the index it got.
+    #[inline]
+    pub fn last_index(&self) -> u64 {
+        self.node.raft.raft_log.last_index()
+    }
+
+    #[inline]
+    pub fn committed_index(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
+    #[inline]
+    pub fn applied_index(&self) -> u64 {
+        self.node.raft.raft_log.applied
+    }
+
+    /// Whether the log holds anything the state machine has not seen: proposed, on its way to
+    /// disk, committed or being applied.
+    #[inline]
+    pub fn has_unapplied(&self) -> bool {
+        self.last_index() > self.applied_index()
+    }
+
+    /// The only voter: its own vote and its own disk decide everything.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.config.voters.len() == 1
+    }
+
+    /// Payload and overhead of entries held in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let recent = self.node.store();
+        recent.tail.bytes() + recent.fetched.bytes()
+    }
+}
+
+/// It moves between threads inside its region's box.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    is_send::<Replica>();
+};

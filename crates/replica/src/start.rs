@@ -1,0 +1,234 @@
+//! A replica from what its log store holds.
+//!
+//! Little is read, however long the log: the terms by bisection (they never fall along a log),
+//! and the first batch behind the applied index; the rest is fetched while it is applied.
+//!
+//! The first entry a truncated log still holds serves raft-rs as its `base`, the entry whose term
+//! it must know though it never reads it: truncation leaves the last applied entry in place
+//! (see `truncate`), so nothing is lost by it.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::ConfState;
+use raft::{Config, RaftState, RawNode};
+
+use crate::config::{ReplicaConfig, ReplicaError};
+use crate::election::Timeouts;
+use crate::log::{LogError, LogStore};
+use crate::recent::{Recent, Run};
+use crate::replica::Replica;
+use crate::terms::Terms;
+
+/// Most that one append message to a follower carries.
+const MESSAGE_BYTES: u64 = 1 << 20;
+
+impl Replica {
+    /// Reads the log (blocking, at start only). A replica that is the only voter is leader when
+    /// this returns, unless entries known to be committed must be fetched and applied first.
+    pub fn new(config: ReplicaConfig, log: &dyn LogStore) -> Result<Replica, ReplicaError> {
+        if !config.voters.contains(&config.node) {
+            let text = format!("node {} is not among the voters", config.node);
+            return Err(ReplicaError::Config(text));
+        }
+        let raft_config = Config {
+            id: config.node,
+            election_tick: config.election_ticks,
+            heartbeat_tick: config.heartbeat_ticks,
+            applied: config.applied,
+            max_size_per_msg: MESSAGE_BYTES,
+            max_inflight_msgs: 256,
+            check_quorum: true,
+            pre_vote: true,
+            // All proposals between two readies go to a follower in one message.
+            batch_append: true,
+            max_uncommitted_size: config.max_uncommitted_bytes.max(1 << 20) as u64,
+            max_committed_size_per_ready: config.batch_bytes as u64,
+            ..Config::default()
+        };
+        let recent = read(&config, log)?;
+        let hard = &recent.initial.hard_state;
+        let written_vote = (hard.term, hard.vote);
+        // The features of slog compile raft-rs' logging to nothing.
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&raft_config, recent, &logger)
+            .map_err(|error| ReplicaError::Config(error.to_string()))?;
+        let mut replica = Replica {
+            timeouts: Timeouts::new(&config),
+            handed_out: config.applied,
+            config,
+            node,
+            in_flight: VecDeque::new(),
+            released: Vec::new(),
+            unwritten_state: None,
+            fetching: None,
+            told: (None, raft::INVALID_ID),
+            written_vote,
+            serving_term: None,
+        };
+        replica.seed_timeout();
+        replica.campaign_if_alone();
+        Ok(replica)
+    }
+}
+
+fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaError> {
+    let region = config.region;
+    let applied = config.applied;
+    let alone = config.voters.len() == 1;
+    let mut hard = log.hard_state(region)?.unwrap_or_default();
+    let mut span = log.span(region);
+
+    if applied > span.map_or(0, |(_, last)| last) {
+        // Without a sync on every write the data may get to disk before the log that made it. A
+        // majority would notice a member that forgot what it said; a single voter may go on, with
+        // a log that begins behind what it has.
+        if !alone {
+            return Err(inconsistent(format!(
+                "applied up to {applied}, log ends at {}",
+                span.map_or(0, |(_, last)| last)
+            )));
+        }
+        if let Some((_, last)) = span {
+            hard.term = hard.term.max(term_in(log, region, last)?);
+        }
+        log.truncate(region, applied + 1)?;
+        span = None;
+        hard.commit = applied;
+        hard.term = hard.term.max(1);
+    }
+
+    let (base, last, terms) = match span {
+        None => (applied, applied, Terms::behind(applied, hard.term)),
+        Some((1, last)) => {
+            let mut terms = Terms::behind(0, 0);
+            read_terms(log, region, 1, last, &mut terms)?;
+            (0, last, terms)
+        }
+        Some((first, last)) if first <= applied => {
+            let mut terms = Terms::behind(first, term_in(log, region, first)?);
+            read_terms(log, region, first, last, &mut terms)?;
+            (first, last, terms)
+        }
+        // Truncated right behind what is applied: the term before is not known, and nobody
+        // compares it with theirs.
+        Some((first, last)) if first == applied + 1 && alone => {
+            let mut terms = Terms::behind(applied, term_in(log, region, first)?);
+            read_terms(log, region, first, last, &mut terms)?;
+            (applied, last, terms)
+        }
+        Some((first, _)) => {
+            return Err(inconsistent(format!(
+                "applied up to {applied}, but the log begins at {first}"
+            )));
+        }
+    };
+
+    if hard.commit > last {
+        return Err(inconsistent(format!(
+            "committed up to {}, but the log ends at {last}",
+            hard.commit
+        )));
+    }
+    if hard.term < terms.at(last) {
+        return Err(inconsistent(format!(
+            "an entry of term {} was written in term {}",
+            terms.at(last),
+            hard.term
+        )));
+    }
+    // The commit index is not written for its own sake (see `ready`): what is applied is newer.
+    hard.commit = hard.commit.max(applied).max(base);
+
+    let mut recent = Recent {
+        initial: RaftState::new(hard, conf_state(config)),
+        base,
+        last,
+        terms,
+        fetched: Run::default(),
+        tail: Run::new(last + 1, Vec::new()),
+        wants: Default::default(),
+    };
+    if applied < last {
+        let entries = log.entries(region, applied + 1, last + 1, config.batch_bytes)?;
+        recent.check(applied + 1, &entries)?;
+        let run = Run::new(applied + 1, entries);
+        if run.end() > last {
+            recent.tail = run;
+        } else {
+            recent.fetched = run;
+        }
+    }
+    Ok(recent)
+}
+
+fn conf_state(config: &ReplicaConfig) -> ConfState {
+    let mut state = ConfState::default();
+    state.set_voters(config.voters.clone());
+    state
+}
+
+fn term_in(log: &dyn LogStore, region: u64, index: u64) -> Result<u64, ReplicaError> {
+    let entries = log.entries(region, index, index + 1, 0)?;
+    match entries.first() {
+        Some(entry) if entry.index == index => Ok(entry.term),
+        _ => Err(LogError::Corrupt(format!("region {region}: entry {index} is missing")).into()),
+    }
+}
+
+/// Terms of `first..=last`: each step finds where the next term begins.
+fn read_terms(
+    log: &dyn LogStore,
+    region: u64,
+    first: u64,
+    last: u64,
+    terms: &mut Terms,
+) -> Result<(), ReplicaError> {
+    let newest = term_in(log, region, last)?;
+    let mut index = first;
+    loop {
+        let term = term_in(log, region, index)?;
+        terms.set_from(index, term);
+        if term >= newest {
+            return Ok(());
+        }
+        // `low` is in this term, `high` in a later one.
+        let (mut low, mut high) = (index, last);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if term_in(log, region, middle)? > term {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        index = high;
+    }
+}
+
+fn inconsistent(text: String) -> ReplicaError {
+    ReplicaError::Inconsistent(text)
+}
+
+impl Recent {
+    /// Entries read back must be the ones that were written: `first`, consecutive, right terms.
+    pub(crate) fn check(
+        &self,
+        first: u64,
+        entries: &[raft::eraftpb::Entry],
+    ) -> Result<(), ReplicaError> {
+        for (index, entry) in (first..).zip(entries) {
+            if entry.index != index {
+                let text = format!("entry {} where {index} belongs", entry.index);
+                return Err(LogError::Corrupt(text).into());
+            }
+            if entry.term != self.terms.at(index) {
+                let text = format!("entry {index} is of term {}", entry.term);
+                return Err(LogError::Corrupt(text).into());
+            }
+        }
+        if entries.is_empty() {
+            return Err(LogError::Corrupt(format!("entry {first} is missing")).into());
+        }
+        Ok(())
+    }
+}
