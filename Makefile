@@ -16,11 +16,12 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run build test check bench compat crash expiry-stall commands tools
+.PHONY: help run build test test-large check bench compat crash expiry-stall commands tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
+	@echo 'make test-large    a string of 512 MB: exact, and how long others wait (2 GB of memory)'
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make bench         redis-server and neokv side by side'
@@ -43,6 +44,9 @@ test: check
 	@scripts/install test
 	@echo '== tests: units, properties, transcripts (pure, 1 and 4 shards, redis-server), real clients'
 	@scripts/cargo-test --workspace --no-fail-fast
+
+test-large: tools
+	cargo test -p neokv --test large -- --ignored --nocapture
 
 check: tools
 	@echo '== formatting'

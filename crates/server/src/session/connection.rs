@@ -25,8 +25,6 @@ use crate::cores::Core;
 const FLUSH_BYTES: usize = 16 * 1024;
 /// Least room to read into.
 const READ_BYTES: usize = 16 * 1024;
-/// Room made at once for a bulk string that has been announced; more as it comes.
-const BULK_ROOM_BYTES: usize = 64 * 1024 * 1024;
 
 /// The session is over.
 #[derive(Debug)]
@@ -374,7 +372,8 @@ impl Connection {
 }
 
 impl Input {
-    /// Makes room to read into: the core's buffer, or as much as the announced string needs.
+    /// Makes room to read into: the core's buffer, or as much as the announced string needs, at once:
+    /// room that is not used yet costs nothing, growing a long buffer copies it.
     pub(super) fn make_room(&mut self, core: &Core) {
         if self.buffer.capacity() == 0 {
             self.buffer = core.take_buffer();
@@ -382,12 +381,7 @@ impl Input {
         }
         let spare = self.buffer.capacity() - self.buffer.len();
         if self.needed > READ_BYTES {
-            if spare < self.needed {
-                let room = self.needed.min(BULK_ROOM_BYTES.max(self.buffer.len()));
-                if spare < room {
-                    self.buffer.reserve_exact(room);
-                }
-            }
+            self.buffer.reserve_exact(self.needed);
         } else if spare < READ_BYTES / 4 {
             self.buffer.reserve(READ_BYTES);
         }
