@@ -39,8 +39,10 @@ impl Replica {
             max_inflight_msgs: 256,
             check_quorum: true,
             pre_vote: true,
-            // All proposals between two readies go to a follower in one message.
-            batch_append: true,
+            // raft-rs can put the entries of several proposals into one message, but adds them to an
+            // empty one without looking where it points (0.7, `is_continuous_ents`): after a
+            // rejection in the same turn that is a message with a hole, which panics its receiver.
+            batch_append: false,
             max_uncommitted_size: config.max_uncommitted_bytes.max(1 << 20) as u64,
             max_committed_size_per_ready: config.batch_bytes as u64,
             ..Config::default()
@@ -98,6 +100,8 @@ fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaErr
     }
 
     let (base, last, terms) = match span {
+        // Before the first entry there is term 0, whatever term has been voted in since.
+        None if applied == 0 => (0, 0, Terms::behind(0, 0)),
         None => (applied, applied, Terms::behind(applied, hard.term)),
         Some((1, last)) => {
             let mut terms = Terms::behind(0, 0);

@@ -73,7 +73,11 @@ impl Replica {
                 Err(Unfit("a commit beyond this log"))
             }
             MessageType::MsgAppendResponse
-                if !message.reject && message.term == self.term() && message.index > last =>
+                // Not for a follower: it may be a leader that died with its unsynced tail.
+                if self.is_leader()
+                    && !message.reject
+                    && message.term == self.term()
+                    && message.index > last =>
             {
                 Err(Unfit("acknowledges what was never sent"))
             }
