@@ -16,7 +16,7 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run build test test-large check bench compat crash expiry-stall commands tools
+.PHONY: help run build test test-large check bench compat crash expiry-stall big-restart big-delete larger-than-cache tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -27,6 +27,9 @@ help:
 	@echo 'make bench         redis-server and neokv side by side'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
 	@echo 'make expiry-stall  1 M keys expire at once: the slowest reply meanwhile'
+	@echo 'make big-restart   5 GB, kill -9: the time to the first answer'
+	@echo 'make big-delete    DEL of collections of 1 M members, and their space'
+	@echo 'make larger-than-cache  data of four times the cache: right, and steady'
 
 run: build
 	$(NEOKV) server --engine memory $(ARGS)
@@ -71,3 +74,12 @@ compat: build
 
 expiry-stall: build
 	scripts/expiry_stall.py --neokv $(NEOKV) $(ARGS)
+
+big-restart: build
+	scripts/big_restart.py --neokv $(NEOKV) $(ARGS)
+
+big-delete: build
+	scripts/big_delete.py --neokv $(NEOKV) $(ARGS)
+
+larger-than-cache: build
+	scripts/larger_than_cache.py --neokv $(NEOKV) $(ARGS)

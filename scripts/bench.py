@@ -6,9 +6,10 @@ core 1. For every command and pipeline depth the two are measured in turns, seve
 Server CPU is user + system time of the process from /proc, divided by the operations of the round: unlike throughput
 it does not depend on how fast the load generator is.
 
-    scripts/bench.py --neokv path/to/neokv                       everything, about 12 minutes
+    scripts/bench.py --neokv path/to/neokv                       everything, about 25 minutes
     scripts/bench.py --neokv … --commands GET SET --pipelines 16 --seconds 1
-    scripts/bench.py --neokv … --only memory                     cpu, memory, hop
+    scripts/bench.py --neokv … --only memory                     cpu, memory, hop, durable
+    scripts/bench.py --neokv … --only durable --quick            one short round of each; not for comparing
 """
 
 import argparse
@@ -21,6 +22,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+from bench_durable import measure_durable  # noqa: E402
 from servers import Client, Server, encode  # noqa: E402
 
 CLIENTS = 50
@@ -92,9 +94,9 @@ def refill(server, elements):
                 client.read()
 
 
-def load(server, command, space, pipeline, requests, core):
+def load(server, command, space, pipeline, requests, core, clients=CLIENTS):
     """One run of redis-benchmark: what it saw, and what the server spent."""
-    line = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(server.port), "-c", str(CLIENTS), "-P", str(pipeline),
+    line = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(server.port), "-c", str(clients), "-P", str(pipeline),
             "-n", str(requests), "-r", str(space), "--csv"] + command
     if core is not None:
         line = ["taskset", "-c", core] + line
@@ -244,11 +246,17 @@ def main():
     parser.add_argument("--pipelines", nargs="+", type=int, default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of load per round")
-    parser.add_argument("--only", nargs="+", choices=["cpu", "memory", "hop"], default=["cpu", "memory", "hop"])
+    parts = ["cpu", "memory", "hop", "durable"]
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--clients", nargs="+", type=int, default=[50, 500], help="of the durable writes")
+    parser.add_argument("--quick", action="store_true", help="one round of 0.3 s each, fewer keys")
     cache = os.environ.get("NEOKV_CACHE", os.path.expanduser("~/.cache/neokv"))
     parser.add_argument("--json", default=os.path.join(cache, "bench.json"), help="where the results go")
     args = parser.parse_args()
     args.neokv = os.path.abspath(args.neokv)
+    if args.quick:
+        args.rounds, args.seconds = 1, 0.3
+    args.durable_pipelines = [depth for depth in args.pipelines if depth in (1, 16)] or [1, 16]
     unknown = [name for name in args.commands if name not in COMMANDS]
     if unknown:
         parser.error(f"unknown commands: {', '.join(unknown)}")
@@ -260,8 +268,10 @@ def main():
         results["memory"] = measure_memory(args)
     if "hop" in args.only:
         results["hop"] = measure_hop(args)
-    every = [row for rows in results.values() for row in rows]
-    print(f"\n{sum(row['met'] for row in every)} of {len(every)} targets met; all numbers in {args.json}")
+    if "durable" in args.only:
+        results["durable"] = measure_durable(args, load, send_all)
+    every = [row for rows in results.values() for row in rows if row["met"] is not None]
+    print(f"\n{sum(row['met'] for row in every)} of {len(every)} rows with targets meet them; all numbers in {args.json}")
     os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
     with open(args.json, "w") as file:
         json.dump(results, file, indent=1)

@@ -1,6 +1,6 @@
 """Servers under measurement: started on a free port in a folder of their own, ended by their process id.
 
-Shared by bench.py, compat.py and expiry_stall.py. Speaks just enough RESP to ask questions.
+Shared by bench.py, compat.py, expiry_stall.py and the big_* scripts. Speaks just enough RESP to ask questions.
 """
 
 import os
@@ -11,8 +11,6 @@ import subprocess
 import tempfile
 import time
 
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-
 
 def free_port():
     with socket.socket() as probe:
@@ -20,54 +18,106 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Server:
-    """A running neokv or redis-server; a context manager that leaves nothing behind."""
+def disk_folder():
+    """A folder on a real disk: /tmp may be memory, the user's cache is not likely to be."""
+    cache = os.environ.get("NEOKV_CACHE", os.path.expanduser("~/.cache/neokv"))
+    folder = os.path.join(cache, "data")
+    os.makedirs(folder, exist_ok=True)
+    kind = subprocess.run(["stat", "-f", "-c", "%T", folder], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        raise SystemExit(f"{folder} is in memory ({kind}): set NEOKV_CACHE to a folder on a disk")
+    return folder
 
-    def __init__(self, kind, neokv=None, shards=1, cores=None, extra=()):
+
+class Server:
+    """A running neokv or redis-server; a context manager that leaves nothing behind.
+
+    `sync` (always, everysec, no) makes it durable: neokv on rocksdb, redis-server with an append-only file, with the data
+    on a real disk. Without it both are in memory.
+    """
+
+    def __init__(self, kind, neokv=None, shards=1, cores=None, extra=(), sync=None):
         self.kind = kind
         self.neokv = neokv
         self.shards = shards
         self.cores = cores
         self.extra = list(extra)
+        self.sync = sync
         self.process = None
         self.folder = None
         self.port = None
 
     def start(self):
         for _ in range(5):
-            self.port = free_port()
-            self.folder = tempfile.mkdtemp(prefix=f"neokv-{self.kind}-")
-            if self.kind == "redis":
-                command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
-                           "--save", "", "--enable-debug-command", "yes", "--dir", self.folder]
-            else:
-                command = [self.neokv, "server", "--engine", "memory", "--redis-port", str(self.port),
-                           "--bind", "127.0.0.1", "--num-shards", str(self.shards), "--save", "",
-                           "--enable-debug-command", "yes", "--dir", self.folder]
-            command += self.extra
-            if self.cores is not None:
-                command = ["taskset", "-c", self.cores] + command
-            self.log = open(os.path.join(self.folder, "log"), "wb")
-            self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
-                                            stdout=self.log, stderr=subprocess.STDOUT)
-            if self._answers():
+            self.folder = tempfile.mkdtemp(prefix=f"neokv-{self.kind}-", dir=disk_folder() if self.sync else None)
+            self.launch()
+            if self.answers(60 if self.sync else 20):
                 return self
             self._report()
             self.stop()
         raise SystemExit(f"{self.kind} does not start")
 
-    def _answers(self):
-        deadline = time.time() + 20
+    def launch(self):
+        """Starts the process on the folder and does not wait."""
+        self.port = free_port()
+        self.data = os.path.join(self.folder, "data")
+        os.makedirs(self.data, exist_ok=True)
+        if self.kind == "redis":
+            command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                       "--enable-debug-command", "yes", "--dir", self.data]
+            if self.sync:
+                # A rewrite would be a second process whose cost nobody counts.
+                command += ["--appendonly", "yes", "--appendfsync", self.sync, "--auto-aof-rewrite-percentage", "0"]
+        else:
+            command = [self.neokv, "server", "--redis-port", str(self.port), "--bind", "127.0.0.1",
+                       "--num-shards", str(self.shards), "--enable-debug-command", "yes"]
+            if self.sync:
+                command += ["--engine", "rocksdb", "--data-dir", self.data, "--log-sync", self.sync]
+            else:
+                command += ["--engine", "memory", "--save", "", "--dir", self.data]
+        command += self.extra
+        if self.cores is not None:
+            command = ["taskset", "-c", self.cores] + command
+        self.log = open(os.path.join(self.folder, "log"), "ab")
+        self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=subprocess.STDOUT)
+
+    def answers(self, seconds):
+        """Waits until it answers, and not with an error, as Redis does while it loads."""
+        deadline = time.time() + seconds
         while time.time() < deadline:
             if self.process.poll() is not None:
                 return False
             try:
                 with Client(self.port) as client:
-                    client.ask("PING")
-                return True
+                    if not isinstance(client.ask("PING"), Exception):
+                        return True
             except OSError:
-                time.sleep(0.02)
+                pass
+            time.sleep(0.005)
         return False
+
+    def kill(self):
+        """kill -9; the data stays, for `launch`."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def disk_bytes(self):
+        """What the data takes on the disk."""
+        total = 0
+        for root, _, names in os.walk(self.data):
+            for name in names:
+                try:
+                    total += os.lstat(os.path.join(root, name)).st_blocks * 512
+                except FileNotFoundError:
+                    pass
+        return total
+
+    def written_bytes(self):
+        """What the process has caused to be written to the disk so far (pages, not calls)."""
+        with open(f"/proc/{self.process.pid}/io") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("write_bytes"))
 
     def _report(self):
         print(f"--- log of {self.kind} ---")
@@ -98,10 +148,8 @@ class Server:
         self.stop()
 
     def cpu_seconds(self):
-        """User and system time of all threads so far."""
-        with open(f"/proc/{self.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        """User and system time of all threads so far, from the clock that the kernel has for every process."""
+        return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def rss_bytes(self):
         with open(f"/proc/{self.process.pid}/statm") as statm:

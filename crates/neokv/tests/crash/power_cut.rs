@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kill::refused;
-use crate::node::{Folder, Node, Settings, Sync, is_durable};
+use crate::node::{Folder, Node, Settings, Sync, is_durable, is_redis};
 use crate::round::Histories;
 use crate::verify::Questions;
 use crate::wire::Value;
@@ -130,8 +130,16 @@ fn cut_often(seed: u64, deaths: u64, sync: Sync) -> Result<String, String> {
     let power = Power::new(&folder);
     let mut dice = Dice::new(seed);
     let mut histories = Histories::new(6, seed);
+    // Only the plainest where losses are wanted. Redis survives no other: its append-only file has no checksums, and a
+    // transaction torn inside a command is not cut off whole.
+    let modes = if sync == Sync::Always && !is_redis() {
+        3
+    } else {
+        1
+    };
+    let mut before = "nothing";
     for _ in 0..deaths {
-        let (mode, name) = MODES[dice.roll(if sync == Sync::Always { 3 } else { 1 }) as usize];
+        let (mode, name) = MODES[dice.roll(modes) as usize];
         let mut settings = power.settings(&folder, sync);
         settings.shards = 1 + dice.roll(3);
         settings.cache_bytes = [None, Some(1 << 20)][dice.roll(2) as usize];
@@ -143,7 +151,7 @@ fn cut_often(seed: u64, deaths: u64, sync: Sync) -> Result<String, String> {
             power.cut(&mut node, Duration::from_millis(dice.roll(1500)))?;
         }
         power.reset(mode, dice.roll(1 << 30));
-        let context = |wrong| format!("after a cut ({name}): {wrong}");
+        let context = |wrong| format!("after a cut ({before}): {wrong}");
         let mut node = histories.restart(&folder, &settings).map_err(context)?;
         let port = node.port;
         let time = match dice.roll(3) {
@@ -164,11 +172,12 @@ fn cut_often(seed: u64, deaths: u64, sync: Sync) -> Result<String, String> {
             _ => Duration::from_millis(20 + dice.roll(500)),
         };
         histories.write(port, || power.cut(&mut node, time))??;
+        before = name;
         refused(&histories)?;
     }
     power.reset(0, 0);
     let node = histories.restart(&folder, &power.settings(&folder, sync));
-    node.map_err(|wrong| format!("after the last cut: {wrong}"))?;
+    node.map_err(|wrong| format!("after the last cut ({before}): {wrong}"))?;
     Ok(format!("{deaths} power cuts: {}", histories.summary()))
 }
 

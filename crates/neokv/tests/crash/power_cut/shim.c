@@ -254,7 +254,7 @@ static uint64_t roll(uint64_t sides) {
 }
 
 static void put_back(struct file *file, struct change *change) {
-  if (change->kept && pwrite(file->own, change->old, change->kept, change->offset) < 0) fatal("undo");
+  if (change->kept && real_pwrite(file->own, change->old, change->kept, change->offset) < 0) fatal("undo");
   if (real_ftruncate(file->own, change->old_size)) fatal("undo");
 }
 
@@ -276,7 +276,7 @@ static void cut_file(struct file *file) {
         struct stat info;
         if (!fstat(file->own, &info) && from < info.st_size) {
           if (to > info.st_size) to = info.st_size;
-          if (pwrite(file->own, page, (size_t)(to - from), from) < 0) fatal("undo");
+          if (real_pwrite(file->own, page, (size_t)(to - from), from) < 0) fatal("undo");
         }
       }
     }
@@ -293,7 +293,7 @@ static void cut_file(struct file *file) {
   char *start = malloc(prefix + 1);
   ssize_t have = prefix ? pread(file->own, start, prefix, torn->offset) : 0;
   put_back(file, torn);
-  if (have > 0 && pwrite(file->own, start, (size_t)have, torn->offset) < 0) fatal("undo");
+  if (have > 0 && real_pwrite(file->own, start, (size_t)have, torn->offset) < 0) fatal("undo");
 }
 
 static void cut_name(struct name *name) {
@@ -462,6 +462,15 @@ int ftruncate(int fd, off_t length) {
   return result;
 }
 int ftruncate64(int fd, off_t length) { return ftruncate(fd, length); }
+int truncate(const char *path, off_t length) {
+  int fd = open_tracked(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  int result = ftruncate(fd, length), error = errno;
+  close(fd);
+  errno = error;
+  return result;
+}
+int truncate64(const char *path, off_t length) { return truncate(path, length); }
 
 int fallocate(int fd, int mode, off_t offset, off_t length) {
   find_real();

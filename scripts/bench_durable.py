@@ -1,0 +1,197 @@
+"""The durable rows of `make bench`: redis-server with an append-only file beside neokv with its log and RocksDB.
+
+Servers are pinned to core 0 (neokv with one shard), the load generator to core 1, data on a real disk. Also here: neokv
+in memory, because some targets are ratios to it, and what either writes to the disk.
+"""
+
+import random
+import time
+
+from servers import Client, Server
+
+VALUE = "x" * 64
+KEYS = 1_000_000
+HASH_FIELDS = 100_000
+
+# name -> (range of random numbers, command)
+WRITES = {
+    "SET": (KEYS, ["SET", "key:__rand_int__", VALUE]),
+    "INCR": (KEYS, ["INCR", "counter:__rand_int__"]),
+    "HSET": (HASH_FIELDS, ["HSET", "hset", "field:__rand_int__", VALUE]),
+    "LPUSH": (1, ["LPUSH", "pushed", "element"]),
+    "ZADD": (HASH_FIELDS, ["ZADD", "zadd", "__rand_int__", "member:__rand_int__"]),
+}
+READS = {
+    "GET hot": (10_000, ["GET", "key:__rand_int__"]),
+    "GET warm": (KEYS, ["GET", "key:__rand_int__"]),
+    "HGET": (10_000, ["HGET", "hash:__rand_int__", "field:7"]),
+    "ZRANGE": (1_000, ["ZRANGE", "zset:__rand_int__", "0", "9"]),
+}
+WRITE_TARGETS = {50: 1.5, 500: 2.0}  # throughput as a multiple of Redis' with appendfsync always, by clients
+WRITE_CPU_TARGET = 2.5               # CPU per write as a multiple of the memory engine's, pipeline 16
+HOT_CPU_TARGET = 1.1                 # CPU per hot GET as a multiple of the memory engine's
+SMALL_CACHE = 4 << 20                # bytes of row cache that make every GET of KEYS keys miss it
+
+
+def preload(server, send_all, keys):
+    def commands():
+        for first in range(0, keys, 200):
+            args = ["MSET"]
+            for n in range(first, first + 200):
+                args += [f"key:{n:012d}", VALUE]
+            yield args
+        for n in range(10_000):
+            yield ["HSET", f"hash:{n:012d}"] + [x for i in range(20) for x in (f"field:{i}", f"value:{n}:{i}")]
+        for n in range(1_000):
+            yield ["ZADD", f"zset:{n:012d}"] + [x for i in range(100) for x in (str(i), f"member:{i}")]
+    send_all(server.port, commands(), batch=20)
+
+
+def verdict(good, target, sign):
+    return "" if target is None else f"{sign} {target} {'met' if good else 'MISSED'}"
+
+
+class Turns:
+    """The same load on several servers in turns; per server the middle round by throughput."""
+
+    def __init__(self, args, load):
+        self.args = args
+        self.load = load
+
+    def run(self, servers, command, space, pipeline, clients):
+        runs = {name: [] for name in servers}
+        requests = {}
+        for name, server in servers.items():
+            warm = max(clients * pipeline * 4, 2_000)
+            rps = self.load(server, command, space, pipeline, warm, "1", clients)["rps"]
+            requests[name] = max(warm, int(rps * self.args.seconds))
+        for n in range(self.args.rounds):
+            for name in (list(servers) if n % 2 == 0 else reversed(list(servers))):
+                runs[name].append(self.load(servers[name], command, space, pipeline, requests[name], "1", clients))
+        middle = {}
+        for name, rounds in runs.items():
+            middle[name] = sorted(rounds, key=lambda run: run["rps"])[len(rounds) // 2]
+        return middle, runs
+
+
+def header(names, what):
+    print(f"\n{what}\n{'':<10}{'clients':>8}{'P':>4}  {' '.join(f'{name + chr(47) + chr(115):>12}' for name in names)}  "
+          f"{'x redis':>7}  {'p50/p99 ms (' + ', '.join(names) + ')':<44} cpu µs/op ({', '.join(names)})")
+
+
+def row(label, clients, pipeline, names, found, notes):
+    rates = " ".join(f"{found[name]['rps']:>12,.0f}" for name in names)
+    times = ", ".join(f"{found[name]['p50_ms']:.2f}/{found[name]['p99_ms']:.2f}" for name in names)
+    cpu = ", ".join(f"{found[name]['cpu_us']:.2f}" for name in names)
+    gain = found["neokv"]["rps"] / found["redis"]["rps"]
+    print(f"{label:<10}{clients:>8}{pipeline:>4}  {rates}  {gain:>7.2f}  {times:<44} {cpu:<24} {'; '.join(n for n in notes if n)}",
+          flush=True)
+    return gain
+
+
+def measure_writes(args, turns, sync):
+    """All commands, with 50 and 500 clients, on fresh servers per number of clients."""
+    names = ["redis", "neokv", "memory"]
+    header(names, f"writes, fsync {sync} (redis --appendfsync {sync}, neokv --log-sync {sync}, neokv --engine memory)")
+    results = []
+    for clients in args.clients:
+        servers = {"redis": Server("redis", cores="0", sync=sync),
+                   "neokv": Server("neokv", neokv=args.neokv, cores="0", sync=sync),
+                   "memory": Server("neokv", neokv=args.neokv, cores="0")}
+        try:
+            for server in servers.values():
+                server.start()
+            for pipeline in args.durable_pipelines:
+                for name, (space, command) in WRITES.items():
+                    found, runs = turns.run(servers, command, space, pipeline, clients)
+                    for server in servers.values():
+                        with Client(server.port) as client:
+                            client.ask("DEL", "pushed")
+                    cost = found["neokv"]["cpu_us"] / found["memory"]["cpu_us"]
+                    gain = found["neokv"]["rps"] / found["redis"]["rps"]
+                    target = WRITE_TARGETS.get(clients) if sync == "always" else None
+                    cost_target = WRITE_CPU_TARGET if pipeline == 16 else None
+                    met, cheap = target is None or gain >= target, cost_target is None or cost <= cost_target
+                    row(name, clients, pipeline, names, found,
+                        [verdict(met, target, "≥"), f"cpu {cost:.2f} x memory {verdict(cheap, cost_target, '≤')}"])
+                    results.append({"command": name, "sync": sync, "clients": clients, "pipeline": pipeline, "found": found,
+                                    "gain": gain, "cost": cost, "rounds": runs,
+                                    "met": None if target is None and cost_target is None else met and cheap})
+        finally:
+            for server in servers.values():
+                server.stop()
+    return results
+
+
+def measure_reads(args, turns, send_all):
+    """Hot: in the row cache. Warm: the row cache is far too small, RocksDB's block cache has it."""
+    names = ["redis", "neokv", "memory"]
+    header(names, "reads (warm: neokv with a row cache of 4 MB, so that RocksDB's blocks answer)")
+    keys = KEYS if not args.quick else KEYS // 10
+    hot = {"redis": Server("redis", cores="0", sync="everysec"),
+           "neokv": Server("neokv", neokv=args.neokv, cores="0", sync="everysec"),
+           "memory": Server("neokv", neokv=args.neokv, cores="0")}
+    warm = Server("neokv", neokv=args.neokv, cores="0", sync="everysec", extra=["--cache-size", str(SMALL_CACHE)])
+    results = []
+    try:
+        for server in list(hot.values()) + [warm]:
+            server.start()
+            preload(server, send_all, keys)
+        for pipeline in args.durable_pipelines:
+            for name, (space, command) in READS.items():
+                servers = dict(hot, neokv=warm) if name == "GET warm" else hot
+                found, runs = turns.run(servers, command, min(space, keys), pipeline, 50)
+                cost = found["neokv"]["cpu_us"] / found["memory"]["cpu_us"]
+                target = HOT_CPU_TARGET if name == "GET hot" else None
+                met = target is None or cost <= target
+                gain = row(name, 50, pipeline, names, found, [f"cpu {cost:.2f} x memory {verdict(met, target, '≤')}"])
+                results.append({"command": name, "pipeline": pipeline, "found": found, "gain": gain, "cost": cost,
+                                "met": None if target is None else met, "rounds": runs})
+    finally:
+        for server in list(hot.values()) + [warm]:
+            server.stop()
+    return results
+
+
+def measure_disk(args, send_all):
+    """The same keys loaded and overwritten at random: bytes on disk per key, bytes written per byte given."""
+    keys = KEYS if not args.quick else KEYS // 10
+    print(f"\ndisk: {keys:,} keys of 16 bytes with values of 64, then as many random overwrites\n"
+          f"{'':<8}{'B/key loaded':>14}{'B/key at rest':>15}{'written per byte given':>24}")
+    results = []
+    for kind in ("redis", "neokv"):
+        with Server(kind, neokv=args.neokv, sync="everysec") as server:
+            before = server.written_bytes()
+            dice = random.Random(1)
+            value = lambda: f"{dice.getrandbits(256):064x}"  # what compresses badly, as real data does
+            load = ([x for i in range(first, first + 100) for x in (f"key:{i:012d}", value())] for first in range(0, keys, 100))
+            send_all(server.port, (["MSET"] + pairs for pairs in load), batch=20)
+            loaded = server.disk_bytes() / keys
+            again = (["SET", f"key:{dice.randrange(keys):012d}", value()] for _ in range(keys))
+            send_all(server.port, again, batch=500)
+            settle(server)
+            at_rest = server.disk_bytes() / keys
+            amplification = (server.written_bytes() - before) / (2 * keys * (16 + 64))
+        print(f"{kind:<8}{loaded:>14.0f}{at_rest:>15.0f}{amplification:>24.2f}", flush=True)
+        results.append({"server": kind, "loaded": loaded, "at_rest": at_rest, "amplification": amplification, "met": None})
+    return results
+
+
+def settle(server, quiet=3.0, limit=60.0):
+    """Until nothing is written any more: flushes and compactions are part of the price."""
+    deadline, last, since = time.time() + limit, -1, time.time()
+    while time.time() < deadline and time.time() - since < quiet:
+        now = server.written_bytes()
+        if now != last:
+            last, since = now, time.time()
+        time.sleep(0.2)
+
+
+def measure_durable(args, load, send_all):
+    turns = Turns(args, load)
+    results = []
+    for sync in ("always", "everysec"):
+        results += measure_writes(args, turns, sync)
+    results += measure_reads(args, turns, send_all)
+    results += measure_disk(args, send_all)
+    return results
