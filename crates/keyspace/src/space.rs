@@ -26,6 +26,9 @@ const GARBAGE_BYTES: usize = 64 * 1024;
 /// Due keys remembered for [`Keyspace::expire_met`] at most; the rest waits for its turn.
 const MET_MOST: usize = 1024;
 
+/// Database, key and deadline of a key whose time has come.
+pub type DueKey = (DbIndex, Box<[u8]>, u64);
+
 /// Says which of the regions held together has a key.
 pub trait Router {
     /// Position in the slice given to [`crate::View::many`].
@@ -51,7 +54,7 @@ pub struct Keyspace {
     misses: Cell<u64>,
     expired: u64,
     /// Keys that were due when a read met them; see [`Keyspace::expire_met`].
-    met: RefCell<Vec<(DbIndex, Box<[u8]>, u64)>>,
+    met: RefCell<Vec<DueKey>>,
     pub(crate) evicted: u64,
     /// The time last told to [`Keyspace::expire_due`].
     told_ms: u64,
@@ -206,7 +209,7 @@ impl Keyspace {
 
     /// The due keys that reads have met, each once, with their deadlines: what the server may
     /// propose to expire ([`Keyspace::expire_key`]).
-    pub fn take_met(&mut self) -> Vec<(DbIndex, Box<[u8]>, u64)> {
+    pub fn take_met(&mut self) -> Vec<DueKey> {
         let mut met = self.met.take();
         met.sort_unstable();
         met.dedup();

@@ -50,7 +50,11 @@ impl Db {
 
     /// Leaves an empty database; the former table.
     pub fn take(&mut self) -> (Table<Entry>, BTreeSet<(u64, u64)>) {
-        let old = std::mem::replace(self, Db::new(self.seed, self.origin));
+        let empty = Db {
+            index_id: self.index_id,
+            ..Db::new(self.seed, self.origin)
+        };
+        let old = std::mem::replace(self, empty);
         (old.table, old.deadlines)
     }
 

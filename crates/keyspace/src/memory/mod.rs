@@ -21,6 +21,7 @@ mod snapshot;
 pub(crate) mod table;
 
 pub(crate) use evict::Pool;
+pub use snapshot::SaveEntry;
 pub(crate) use snapshot::Snapshot;
 
 /// Something big that is to be dropped away from the command path.

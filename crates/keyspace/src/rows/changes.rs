@@ -94,7 +94,10 @@ impl Changes {
     }
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Option<(Family, &'a [u8], Option<&'a [u8]>)> {
+/// Family, key, and the value unless the row goes.
+type Change<'a> = (Family, &'a [u8], Option<&'a [u8]>);
+
+fn take<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let (&tag, behind) = rest.split_first()?;
     let family = *Family::ALL.get(usize::from(tag & !DELETE))?;
     let mut behind = behind;

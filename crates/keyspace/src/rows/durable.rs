@@ -85,7 +85,9 @@ impl Keyspace {
                 .ok_or_else(|| format!("the state row of region {home} cannot be read"))?,
         };
         let mut space = Keyspace::new(seed);
-        space.dbs.push(Db::new(seed, DATABASES));
+        let mut void = Db::new(seed, DATABASES);
+        void.index_id = 0;
+        space.dbs.push(void);
         space.durable = Some(Box::new(Durable {
             home,
             source,

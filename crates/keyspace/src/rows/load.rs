@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use base::DbIndex;
-
 use super::layout::{self, Body, Metadata};
 use super::{Family, RowError, RowSource, State, Tier};
+use crate::memory::SaveEntry;
 use crate::memory::entry::Entry;
 use crate::{Hash, Kind, List, Owned, Set, Tuning, Value, ValueRef, Zset};
 
@@ -191,7 +190,7 @@ pub fn for_each_value(
     source: &dyn RowSource,
     home: u64,
     state: &[u8],
-    each: &mut dyn FnMut(DbIndex, &[u8], ValueRef<'_>, Option<u64>),
+    each: &mut SaveEntry<'_>,
 ) -> Result<(), RowError> {
     let tuning = Tuning::default();
     let Some(state) = State::parse(state) else {

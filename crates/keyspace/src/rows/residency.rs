@@ -22,14 +22,7 @@ impl Keyspace {
         db.cold_keys == 0 || db.table.find(self.hash(key), key).is_some() || db.absent.contains(key)
     }
 
-    /// As [`Keyspace::is_resident`] of a key that is not in the table.
-    #[inline]
-    pub(crate) fn is_absent(&self, db: usize, key: &[u8]) -> bool {
-        let db = self.dbs.get(db);
-        db.is_none_or(|db| db.cold_keys == 0 || db.absent.contains(key))
-    }
-
-    /// Notes a key that is not resident; whether the keyspace is one that has such keys.
+    /// Notes a key that is not resident.
     #[cold]
     pub(crate) fn note_missing(&self, db: DbIndex, key: &[u8]) {
         if let Some(durable) = &self.durable {
@@ -150,9 +143,6 @@ impl Keyspace {
     /// Drops one entry from memory (its rows stay), the least recently used of a sample; false if
     /// there is none. Not while an entry is applied, nor before its rows are written.
     pub fn uncache_one(&mut self, now_ms: u64, seed: u64, tuning: &Tuning) -> bool {
-        if self.durable.as_ref().is_none_or(|it| it.entry.is_some()) {
-            return false;
-        }
         let mut rng = fastrand::Rng::with_seed(seed);
         let Some((db, key)) = self.choose_from_pool(false, now_ms, &mut rng, tuning) else {
             return false;
@@ -162,6 +152,9 @@ impl Keyspace {
 
     /// Drops an entry from memory; whether it was there.
     pub fn uncache(&mut self, db: DbIndex, key: &[u8]) -> bool {
+        if self.durable.as_ref().is_none_or(|it| it.entry.is_some()) {
+            return false;
+        }
         let hash = self.hash(key);
         let Some(db) = self.dbs.get_mut(db as usize) else {
             return false;
@@ -169,9 +162,6 @@ impl Keyspace {
         let Some(position) = db.table.find(hash, key) else {
             return false;
         };
-        if db.table.at(position).is_some_and(|entry| entry.is_marked()) {
-            return false;
-        }
         let Some(entry) = db.remove(position, hash) else {
             return false;
         };

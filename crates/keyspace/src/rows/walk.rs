@@ -13,7 +13,7 @@ use super::layout::{self, Metadata};
 use super::{Durable, Family, RowError, Tier};
 use crate::memory::db::Db;
 use crate::view::CURSOR_BITS;
-use crate::{Keyspace, Kind};
+use crate::{DueKey, Keyspace, Kind};
 
 /// Bits of a key's hash in a SCAN cursor, below its slot.
 const HASH_BITS: u32 = CURSOR_BITS - 14;
@@ -22,6 +22,12 @@ const HASH_BITS: u32 = CURSOR_BITS - 14;
 const SLOT_PART: usize = 16;
 /// Rows from which RANDOMKEY chooses.
 const RANDOM_ROWS: usize = 16;
+
+/// Type and deadline of a key, as its row says.
+type Cold = (Kind, Option<u64>);
+
+/// Receives slot and key of a row, and what it says if memory knows nothing of the key.
+type EachRow<'a> = dyn FnMut(u16, &[u8], Option<Cold>) -> bool + 'a;
 
 /// A key as a walk finds it.
 struct Found {
@@ -54,13 +60,7 @@ fn end_row(durable: &Durable, db: &Db) -> Vec<u8> {
 impl Keyspace {
     /// Calls `each` with slot, key, type and deadline of the metadata rows from `from` on, of keys
     /// that memory knows nothing of, until it says false.
-    fn walk_cold(
-        &self,
-        durable: &Durable,
-        db: &Db,
-        from: &[u8],
-        each: &mut dyn FnMut(u16, &[u8], Option<(Kind, Option<u64>)>) -> bool,
-    ) {
+    fn walk_cold(&self, durable: &Durable, db: &Db, from: &[u8], each: &mut EachRow<'_>) {
         let to = end_row(durable, db);
         let source = &durable.source;
         let walked = source.scan(
@@ -142,7 +142,7 @@ impl Keyspace {
         let mut given = 0;
         let mut next = None;
         let mut keys: Vec<Found> = Vec::new();
-        let found = |key: &[u8], cold: Option<(Kind, Option<u64>)>| {
+        let found = |key: &[u8], cold: Option<Cold>| {
             let (kind, deadline_ms) = match cold {
                 Some(it) => it,
                 None => {
@@ -186,7 +186,7 @@ impl Keyspace {
             next.is_some() || given >= count
         };
         let mut full = false;
-        let mut on_row = |at: u16, key: Option<(&[u8], Option<(Kind, Option<u64>)>)>| {
+        let mut on_row = |at: u16, key: Option<(&[u8], Option<Cold>)>| {
             // Slots before this one are complete, among them those with unwritten keys only.
             while let Some(it) = unwritten.last()
                 && slot_of(it) < at
@@ -283,12 +283,7 @@ impl Keyspace {
 
     /// Up to `limit` keys whose deadline is not after `now_ms`, as the rows say, with database and
     /// deadline: what to propose to expire.
-    pub fn due(
-        &self,
-        now_ms: u64,
-        limit: usize,
-        tier: Tier,
-    ) -> Result<Vec<(DbIndex, Box<[u8]>, u64)>, RowError> {
+    pub fn due(&self, now_ms: u64, limit: usize, tier: Tier) -> Result<Vec<DueKey>, RowError> {
         let mut due = Vec::new();
         let Some(durable) = &self.durable else {
             return Ok(due);
