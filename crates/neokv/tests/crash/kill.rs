@@ -59,9 +59,9 @@ pub fn refused(histories: &Histories) -> Result<(), String> {
     }
 }
 
-/// The number of cores, the size of the cache and the moment of the fsync may differ from one start to the next. What
-/// neokv has acknowledged was written at least, and survives a dead process even if it was not synced. (Redis with
-/// `everysec` may still hold it in its own memory: this test sees that.)
+/// The moment of the fsync may differ from one start to the next, too. What neokv has acknowledged was written at
+/// least, and survives a dead process even if it was not synced. (Redis with `everysec` may still hold it in its own
+/// memory: this test sees that.)
 fn settings(dice: &mut Dice) -> Settings {
     let relaxed = dice.roll(3) == 0 && !is_redis();
     let mut settings = Settings::new(if relaxed {
@@ -69,8 +69,7 @@ fn settings(dice: &mut Dice) -> Settings {
     } else {
         Sync::Always
     });
-    settings.shards = 1 + dice.roll(4);
-    settings.cache_bytes = [None, Some(1 << 20)][dice.roll(2) as usize];
+    settings.vary(dice);
     settings
 }
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::Dice;
 use crate::verify::Questions;
 use crate::wire::Value;
 
@@ -55,16 +56,27 @@ pub struct Settings {
     pub sync: Sync,
     pub shards: u64,
     pub cache_bytes: Option<u64>,
+    /// The log is cut at this size, which means a flush of all rows.
+    pub log_bytes: Option<u64>,
     /// Environment, for the library that cuts the power.
     pub environment: Vec<(String, String)>,
 }
 
 impl Settings {
+    /// What may differ from one start to the next: the number of cores, the size of the cache (whether values leave it)
+    /// and of the log (whether it is cut).
+    pub fn vary(&mut self, dice: &mut Dice) {
+        self.shards = 1 + dice.roll(4);
+        self.cache_bytes = [None, Some(1 << 20)][dice.roll(2) as usize];
+        self.log_bytes = [None, Some(1 << 20), Some(1 << 18)][dice.roll(3) as usize];
+    }
+
     pub fn new(sync: Sync) -> Settings {
         Settings {
             sync,
             shards: 2,
             cache_bytes: None,
+            log_bytes: None,
             environment: Vec::new(),
         }
     }
@@ -194,6 +206,9 @@ fn neokv(port: u16, settings: &Settings) -> Command {
         .args(["--num-shards", &settings.shards.to_string()]);
     if let Some(bytes) = settings.cache_bytes {
         command.args(["--cache-size", &bytes.to_string()]);
+    }
+    if let Some(bytes) = settings.log_bytes {
+        command.args(["--log-size", &bytes.to_string()]);
     }
     command
 }

@@ -141,8 +141,7 @@ fn cut_often(seed: u64, deaths: u64, sync: Sync) -> Result<String, String> {
     for _ in 0..deaths {
         let (mode, name) = MODES[dice.roll(modes) as usize];
         let mut settings = power.settings(&folder, sync);
-        settings.shards = 1 + dice.roll(3);
-        settings.cache_bytes = [None, Some(1 << 20)][dice.roll(2) as usize];
+        settings.vary(&mut dice);
         // Some recoveries are cut, too.
         if dice.roll(3) == 0 {
             power.reset(mode, dice.roll(1 << 30));
@@ -247,7 +246,9 @@ fn fail_syncs(seed: u64, deaths: u64) -> Result<String, String> {
     let (mut ended, mut refusals, mut probes) = (0, 0, Vec::new());
     for life in 0..deaths {
         power.reset(0, dice.roll(1 << 30));
-        let mut node = histories.restart(&folder, &power.settings(&folder, Sync::Always))?;
+        let mut settings = power.settings(&folder, Sync::Always);
+        settings.vary(&mut dice);
+        let mut node = histories.restart(&folder, &settings)?;
         verify_probes(node.port, &probes)?;
         let port = node.port;
         power.set(Control::CutAtEnd, 1);
@@ -311,7 +312,9 @@ fn fill_disk(seed: u64, deaths: u64) -> Result<String, String> {
     let (mut ended, mut recovered, mut probes) = (0, 0, Vec::new());
     for life in 0..deaths {
         power.reset(0, dice.roll(1 << 30));
-        let mut node = histories.restart(&folder, &power.settings(&folder, Sync::Always))?;
+        let mut settings = power.settings(&folder, Sync::Always);
+        settings.vary(&mut dice);
+        let mut node = histories.restart(&folder, &settings)?;
         verify_probes(node.port, &probes)?;
         let port = node.port;
         let before = Duration::from_millis(dice.roll(200));
