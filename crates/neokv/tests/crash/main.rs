@@ -6,13 +6,14 @@
 //! several keys all or nothing.
 //!
 //! Two ways to die: `kill.rs` (kill -9: the page cache survives) and `power_cut.rs` (a preloaded library takes back what
-//! was not fsynced, tears writes, fails an fsync, fills the disk).
+//! was not fsynced, tears writes, fails an fsync, fills the disk). And what is refused at the start: `damage.rs`.
 //!
 //! The number of deaths is `NEOKV_KILLS` (5 unless told; `make crash` has more), the random seed `NEOKV_SEED`; a failure
 //! prints the seed it had. `NEOKV_CRASH_SERVER=redis` puts `redis-server --appendonly yes` in neokv's place, which
 //! tries the tests themselves.
 
 mod client;
+mod damage;
 mod kill;
 mod model;
 mod node;

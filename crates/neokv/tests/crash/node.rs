@@ -132,7 +132,12 @@ impl Node {
         while Instant::now() < deadline {
             if let Some(status) = node.ended() {
                 // Between choosing a free port and the server taking it, somebody else may: try again.
-                if node.tail().to_lowercase().contains("in use") && tries > 0 {
+                if node
+                    .tail()
+                    .to_lowercase()
+                    .contains("address already in use")
+                    && tries > 0
+                {
                     return Node::start_with(folder, settings, tries - 1);
                 }
                 return Err(format!(
@@ -167,6 +172,13 @@ impl Node {
             std::thread::sleep(Duration::from_millis(2));
         }
         true
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").arg(pid).status();
+        assert!(sent.is_ok_and(|status| status.success()));
     }
 
     /// kill -9.
