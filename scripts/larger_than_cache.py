@@ -140,7 +140,9 @@ def main():
     if args.server == "neokv" and not args.neokv:
         parser.error("--neokv is missing")
     neokv = args.neokv and os.path.abspath(args.neokv)
-    extra = ["--cache-size", str(args.cache_mb << 20)] if args.server == "neokv" else []
+    # Three quarters for values, one for blocks of files.
+    sizes = {"--cache-size": args.cache_mb * 3 << 18, "--block-cache-size": args.cache_mb << 18}
+    extra = [str(word) for pair in sizes.items() for word in pair] if args.server == "neokv" else []
     slots = int(args.cache_mb * 2**20 * args.times / VALUE_BYTES / args.parts) // PER_COLLECTION * PER_COLLECTION
     with Server(args.server, neokv=neokv, shards=args.shards, sync="everysec", extra=extra) as server:
         print(f"== {args.parts * slots:,} values of {VALUE_BYTES} bytes, cache {args.cache_mb} MB", flush=True)
