@@ -362,3 +362,86 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         check(seed, fill_disk(seed, deaths().div_ceil(2)));
     }
 }
+
+/// What a process does to files before the power goes: half of it synced, half not.
+fn change_files(data: &Path, control: &Path) {
+    let at = |name: &str| data.join(name);
+    let sync_names = || File::open(data).unwrap().sync_all().unwrap();
+    for name in [
+        "written",
+        "moved",
+        "replaced",
+        "removed",
+        "cut short",
+        "synced",
+    ] {
+        std::fs::write(at(name), name.repeat(3)).unwrap();
+        File::open(at(name)).unwrap().sync_all().unwrap();
+    }
+    sync_names();
+    let open = |name: &str| File::options().write(true).open(at(name)).unwrap();
+    open("synced").write_all_at(b"SYNCED", 0).unwrap();
+    open("synced").sync_data().unwrap();
+    std::fs::write(at("new and synced"), "x").unwrap();
+    open("new and synced").sync_all().unwrap();
+    std::fs::rename(at("removed"), at("removed later")).unwrap();
+    sync_names();
+
+    open("synced")
+        .write_all_at(b"lost, and longer than before", 3)
+        .unwrap();
+    open("written").write_all_at(b"lost", 2).unwrap();
+    open("cut short").set_len(1).unwrap();
+    std::fs::write(at("new"), "x").unwrap();
+    std::fs::write(at("new name"), "x").unwrap();
+    open("new name").sync_all().unwrap();
+    std::fs::remove_file(at("removed later")).unwrap();
+    std::fs::rename(at("moved"), at("replaced")).unwrap();
+
+    let control = File::options().write(true).open(control).unwrap();
+    control
+        .write_all_at(&[1], Control::CutNow as u64 * 8)
+        .unwrap();
+    thread::sleep(Duration::from_secs(60));
+}
+
+/// The library itself: this test starts itself as the process whose power is cut.
+#[test]
+fn the_library_takes_back_what_was_not_synced() {
+    if let Ok(control) = std::env::var("NEOKV_CUT_CONTROL") {
+        let data = std::env::var("NEOKV_CUT_FOLDER").unwrap();
+        return change_files(Path::new(&data), Path::new(&control));
+    }
+    let folder = Folder::new();
+    let power = Power::new(&folder);
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "power_cut::the_library_takes_back_what_was_not_synced",
+        ])
+        .envs(power.settings(&folder, Sync::Always).environment)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(86));
+    assert_eq!(power.get(Control::Ended), 1);
+    let mut found: Vec<(String, String)> = std::fs::read_dir(folder.data())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            (entry.file_name().into_string().unwrap(), text)
+        })
+        .collect();
+    found.sort();
+    let wanted = [
+        ("cut short", "cut shortcut shortcut short"),
+        ("moved", "movedmovedmoved"),
+        ("new and synced", "x"),
+        ("removed later", "removedremovedremoved"),
+        ("replaced", "replacedreplacedreplaced"),
+        ("synced", "SYNCEDsyncedsynced"),
+        ("written", "writtenwrittenwritten"),
+    ];
+    let wanted = wanted.map(|(name, text)| (name.to_string(), text.to_string()));
+    assert_eq!(found, wanted);
+}
