@@ -16,7 +16,7 @@ use crate::memory::entry::{Birth, Entry, EntryRef};
 use crate::memory::table::Position;
 use crate::memory::{Pool, Snapshot};
 use crate::rows::{Durable, VOID};
-use crate::{Effect, Garbage, Tuning};
+use crate::{Effect, Garbage, Tuning, ValueRef};
 
 /// Values of more elements are freed away from the command path.
 const GARBAGE_ELEMENTS: usize = 64;
@@ -34,9 +34,6 @@ pub trait Router {
     /// Position in the slice given to [`crate::View::many`].
     fn position(&self, key: &[u8]) -> usize;
 }
-
-/// Keys from which on a table does not fit the cache.
-const PREFETCH_FROM: usize = 16 * 1024;
 
 /// One region. Plain data: it may be moved to another thread as a whole.
 pub struct Keyspace {
@@ -88,7 +85,7 @@ impl Keyspace {
     #[inline]
     pub fn is_worth_prefetching(&self, db: DbIndex) -> bool {
         let db = self.dbs.get(db as usize);
-        db.is_some_and(|db| db.table.len() >= PREFETCH_FROM)
+        db.is_some_and(|db| db.table.is_worth_prefetching())
     }
 
     /// Asks for the part of the table where `key` is looked up; the key's hash, for
@@ -101,6 +98,26 @@ impl Keyspace {
         let hash = db.table.hash(key);
         db.table.prefetch(hash);
         hash
+    }
+
+    /// Asks for members of the collection at a key, if it is a big one: the second and third
+    /// arguments of commands on it, one of which is the member.
+    pub fn prefetch_members<'k>(
+        &self,
+        db: DbIndex,
+        key: &[u8],
+        hash: u64,
+        arguments: impl Iterator<Item = [&'k [u8]; 2]>,
+    ) {
+        let Some(db) = self.dbs.get(db as usize) else {
+            return;
+        };
+        match db.table.get(hash, key).map(|entry| entry.value()) {
+            Some(ValueRef::Set(set)) => set.prefetch(arguments.map(|[member, _]| member)),
+            Some(ValueRef::Hash(it)) => it.prefetch(arguments.map(|[field, _]| field)),
+            Some(ValueRef::Zset(zset)) => zset.prefetch(arguments.map(|[_, member]| member)),
+            _ => {}
+        }
     }
 
     /// Asks for the entry of the key with this hash.

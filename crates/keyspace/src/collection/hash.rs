@@ -68,6 +68,13 @@ impl Hash {
         }
     }
 
+    /// Asks for the memory that lookups of these fields will touch.
+    pub(crate) fn prefetch<'k>(&self, fields: impl Iterator<Item = &'k [u8]>) {
+        if let Shape::Table(table) = &self.shape {
+            table.prefetch_all(fields);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -61,6 +61,13 @@ impl Set {
         }
     }
 
+    /// Asks for the memory that lookups of these members will touch.
+    pub(crate) fn prefetch<'k>(&self, members: impl Iterator<Item = &'k [u8]>) {
+        if let Shape::Table(table) = &self.shape {
+            table.prefetch_all(members);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

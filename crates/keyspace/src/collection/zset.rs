@@ -225,6 +225,13 @@ impl Zset {
         }
     }
 
+    /// Asks for the memory that lookups of these members will touch.
+    pub(crate) fn prefetch<'k>(&self, members: impl Iterator<Item = &'k [u8]>) {
+        if let Shape::Ranked(ranked) = &self.shape {
+            ranked.table.prefetch_all(members);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

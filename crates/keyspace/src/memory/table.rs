@@ -35,6 +35,8 @@ pub(crate) const CURSOR_BITS: u32 = 37;
 const SMALL_HOMES: [u8; 4] = [2, 6, 14, 30];
 /// Siblings merge when they hold together no more than this (of 504 places).
 const MERGED_LEN: usize = 200;
+/// Elements from which on a table does not fit the cache.
+const PREFETCH_FROM: usize = 16 * 1024;
 
 /// An owning pointer of one word to an element that knows its key.
 ///
@@ -121,6 +123,12 @@ impl<P: Thin> Table<P> {
         hasher.finish()
     }
 
+    /// Whether the table is too large for the cache.
+    #[inline]
+    pub fn is_worth_prefetching(&self) -> bool {
+        self.len >= PREFETCH_FROM
+    }
+
     /// Asks for the memory a lookup of `hash` will touch first.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
@@ -139,6 +147,24 @@ impl<P: Thin> Table<P> {
                 prefetch(address);
                 true
             });
+        }
+    }
+
+    /// Asks for all that lookups of these keys will touch, unless the table is small. The waits
+    /// overlap.
+    pub fn prefetch_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        if !self.is_worth_prefetching() {
+            return;
+        }
+        let mut hashes = [0; 16];
+        let mut count = 0;
+        for (key, hash) in keys.zip(&mut hashes) {
+            *hash = self.hash(key);
+            self.prefetch(*hash);
+            count += 1;
+        }
+        for &hash in hashes.iter().take(count) {
+            self.prefetch_element(hash);
         }
     }
 

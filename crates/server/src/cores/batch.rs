@@ -13,7 +13,7 @@ use resp::{Protocol, Reply};
 
 use super::kept::empty;
 use super::mailbox::Message;
-use super::prefetch::AHEAD_KEYS;
+use super::prefetch::{AHEAD_KEYS, Coming};
 use super::run::{Absent, Call, Ran, Route, route};
 use super::{Core, CoreId, Kept};
 use crate::clients::Client;
@@ -124,13 +124,14 @@ impl Core {
 
     /// Asks for the memory of the next commands' keys.
     fn prefetch_batch(&self, batch: &Batch, from: usize, db: DbIndex) {
-        let mut keys: [&[u8]; AHEAD_KEYS] = [&[]; AHEAD_KEYS];
+        let mut coming = [Coming::default(); AHEAD_KEYS];
         let count = AHEAD_KEYS.min(batch.heads.len() - from);
-        for (at, key) in (from..from + count).zip(&mut keys) {
-            *key = batch.commands.args(at).at(1);
+        for (at, command) in (from..from + count).zip(&mut coming) {
+            let args = batch.commands.args(at);
+            *command = Coming::new(|argument| args.get(argument));
         }
         if count > 1 {
-            self.prefetch(db, &keys[..count]);
+            self.prefetch(db, &coming[..count]);
         }
     }
 

@@ -43,7 +43,7 @@ pub use kept::Kept;
 pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
 pub use map::{CoreId, Map, REGIONS_PER_CORE, RegionId};
-pub(crate) use prefetch::AHEAD_KEYS;
+pub(crate) use prefetch::{AHEAD_KEYS, Coming};
 pub use region::{Claim, Region, Waiter, WatchFlag};
 pub use run::{Absent, Call, Ran, Route, call_function, route};
 pub use start::{Server, StartError, start};

@@ -202,16 +202,14 @@ fn zadd(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Ref
     let (mut added, mut changed) = (0, 0);
     for at in (first..args.len()).step_by(2) {
         let (given, member) = (args.float(at)?, args.at(at + 1));
-        let present = zset.score(member);
-        match (present, rules.score(present, given)?) {
-            (None, Some(score)) => {
-                zset.insert(member, plain_zero(score));
-                added += 1;
-            }
-            (Some(present), Some(score)) if present != score => {
-                zset.insert(member, plain_zero(score));
-                changed += 1;
-            }
+        let decide = |present| {
+            // A score that is given, and not added to another, is never refused.
+            let score = rules.score(present, given).unwrap_or_default();
+            score.map(plain_zero)
+        };
+        match zset.update(member, decide) {
+            (None, Some(_)) => added += 1,
+            (Some(present), Some(score)) if present != score => changed += 1,
             _ => {}
         }
     }
