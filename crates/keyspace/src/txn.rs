@@ -65,17 +65,17 @@ impl<'a> Txn<'a> {
         };
         let (mut db, now_ms, tuning) = (*db as usize, *now_ms, *tuning);
         let hash = space.hash(key);
-        if space.is_durable() {
-            if !void.get() && !space.is_resident(db as DbIndex, key) {
-                space.note_missing(db as DbIndex, key);
-                void.set(true);
-            }
-            // Nothing a void command does is to stay.
-            if void.get() {
-                db = VOID;
-            }
+        // Nothing a void command does is to stay.
+        if space.is_durable() && void.get() {
+            db = VOID;
         }
-        let found = space.find(db, hash, key, now_ms);
+        let mut found = space.find(db, hash, key, now_ms);
+        if found.is_none() && space.is_durable() && !space.is_resident(db as DbIndex, key) {
+            space.note_missing(db as DbIndex, key);
+            void.set(true);
+            db = VOID;
+            found = space.find(db, hash, key, now_ms);
+        }
         Target {
             space,
             tuning,

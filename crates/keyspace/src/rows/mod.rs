@@ -18,6 +18,7 @@ mod load;
 mod map;
 mod record;
 mod residency;
+mod scan;
 mod state;
 mod store;
 #[cfg(test)]

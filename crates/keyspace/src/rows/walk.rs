@@ -1,49 +1,26 @@
-//! Walks over the keys of a durable keyspace, cached or not: KEYS, SCAN, RANDOMKEY, active expiry.
+//! Walks over the keys of a durable keyspace, cached or not: KEYS, RANDOMKEY, active expiry; SCAN
+//! builds on them in `scan.rs`.
 //!
 //! The rows say what exists, except for what the running entry has changed; of every key that is
 //! in memory or known to be absent, memory has the last word.
 
-use std::hash::{BuildHasher, Hasher};
-
 use base::DbIndex;
-use base::slot::{SLOT_COUNT, slot_of};
-use foldhash::quality::FixedState;
 
 use super::layout::{self, Metadata};
 use super::{Durable, Family, RowError, Tier};
 use crate::memory::db::Db;
-use crate::view::CURSOR_BITS;
 use crate::{DueKey, Keyspace, Kind};
 
-/// Bits of a key's hash in a SCAN cursor, below its slot.
-const HASH_BITS: u32 = CURSOR_BITS - 14;
-/// A walk step gives at least this part of a slot's keys: a slot may hold any number (hash tags),
-/// and all of them are read for every step.
-const SLOT_PART: usize = 16;
 /// Rows from which RANDOMKEY chooses.
 const RANDOM_ROWS: usize = 16;
 
 /// Type and deadline of a key, as its row says.
-type Cold = (Kind, Option<u64>);
+pub(super) type Cold = (Kind, Option<u64>);
 
 /// Receives slot and key of a row, and what it says if memory knows nothing of the key.
-type EachRow<'a> = dyn FnMut(u16, &[u8], Option<Cold>) -> bool + 'a;
+pub(super) type EachRow<'a> = dyn FnMut(u16, &[u8], Option<Cold>) -> bool + 'a;
 
-/// A key as a walk finds it.
-struct Found {
-    hash: u64,
-    key: Box<[u8]>,
-    kind: Kind,
-    deadline_ms: Option<u64>,
-}
-
-fn short_hash(key: &[u8]) -> u64 {
-    let mut hasher = FixedState::with_seed(0).build_hasher();
-    hasher.write(key);
-    hasher.finish() >> (64 - HASH_BITS)
-}
-
-fn slot_row(durable: &Durable, db: &Db, slot: u16) -> Vec<u8> {
+pub(super) fn slot_row(durable: &Durable, db: &Db, slot: u16) -> Vec<u8> {
     let mut row = Vec::new();
     layout::push_prefix(&mut row, durable.home, db.index_id);
     row.extend_from_slice(&slot.to_be_bytes());
@@ -58,9 +35,14 @@ fn end_row(durable: &Durable, db: &Db) -> Vec<u8> {
 }
 
 impl Keyspace {
-    /// Calls `each` with slot, key, type and deadline of the metadata rows from `from` on, of keys
-    /// that memory knows nothing of, until it says false.
-    fn walk_cold(&self, durable: &Durable, db: &Db, from: &[u8], each: &mut EachRow<'_>) {
+    /// Calls `each` with the metadata rows from `from` on until it says false.
+    pub(super) fn walk_cold(
+        &self,
+        durable: &Durable,
+        db: &Db,
+        from: &[u8],
+        each: &mut EachRow<'_>,
+    ) {
         let to = end_row(durable, db);
         let source = &durable.source;
         let walked = source.scan(
@@ -109,120 +91,6 @@ impl Keyspace {
             }
             true
         });
-    }
-
-    /// One step of SCAN: keys in the order of (slot, short hash), from that of the cursor on.
-    ///
-    /// ```text
-    ///   cursor   [ slot: 14 ][ hash of the key: 23 ]    the first not yet given
-    /// ```
-    /// Keys of equal slot and hash are given together. Whatever comes and goes between steps, a
-    /// key that is there all the time has its place, which is reached once.
-    pub(crate) fn scan_rows(
-        &self,
-        db: DbIndex,
-        now_ms: u64,
-        cursor: u64,
-        count: usize,
-        each: &mut dyn FnMut(&[u8], Kind),
-    ) -> (u64, usize) {
-        let number = db;
-        let (Some(durable), Some(db)) = (&self.durable, self.dbs.get(db as usize)) else {
-            return (0, 0);
-        };
-        let first_slot = (cursor >> HASH_BITS).min(u64::from(SLOT_COUNT) - 1) as u16;
-        let mut from_hash = cursor & ((1 << HASH_BITS) - 1);
-        // What the running entry has made has no rows yet.
-        let mut unwritten: Vec<&[u8]> = durable
-            .marked_keys(db.index_id)
-            .filter(|key| slot_of(key) >= first_slot)
-            .collect();
-        unwritten.sort_unstable_by_key(|key| std::cmp::Reverse(slot_of(key)));
-        let mut slot = first_slot;
-        let mut given = 0;
-        let mut next = None;
-        let mut keys: Vec<Found> = Vec::new();
-        let found = |key: &[u8], cold: Option<Cold>| {
-            let (kind, deadline_ms) = match cold {
-                Some(it) => it,
-                None => {
-                    let entry = db.table.get(self.hash(key), key)?;
-                    (entry.kind(), entry.deadline_ms())
-                }
-            };
-            Some(Found {
-                hash: short_hash(key),
-                key: key.into(),
-                kind,
-                deadline_ms,
-            })
-        };
-        let mut end_slot = |slot: u16, keys: &mut Vec<Found>| {
-            keys.sort_unstable_by(|a, b| (a.hash, &a.key).cmp(&(b.hash, &b.key)));
-            keys.dedup_by(|a, b| a.key == b.key);
-            let least = count.saturating_sub(given).max(keys.len() / SLOT_PART);
-            let mut in_slot = 0;
-            let mut last = None;
-            for it in keys.drain(..) {
-                if it.hash < from_hash {
-                    continue;
-                }
-                if in_slot >= least && last != Some(it.hash) {
-                    next = Some(u64::from(slot) << HASH_BITS | it.hash);
-                    break;
-                }
-                (in_slot, last) = (in_slot + 1, Some(it.hash));
-                match it.deadline_ms {
-                    Some(at_ms) if at_ms <= now_ms => self.meet(number, &it.key, Some(at_ms)),
-                    _ => each(&it.key, it.kind),
-                }
-            }
-            keys.clear();
-            given += in_slot;
-            from_hash = 0;
-            if next.is_none() && given >= count && slot + 1 < SLOT_COUNT {
-                next = Some(u64::from(slot + 1) << HASH_BITS);
-            }
-            next.is_some() || given >= count
-        };
-        let mut full = false;
-        let mut on_row = |at: u16, key: Option<(&[u8], Option<Cold>)>| {
-            // Slots before this one are complete, among them those with unwritten keys only.
-            while let Some(it) = unwritten.last()
-                && slot_of(it) < at
-            {
-                if slot_of(it) != slot {
-                    full = end_slot(slot, &mut keys);
-                    slot = slot_of(it);
-                    if full {
-                        return false;
-                    }
-                }
-                keys.extend(found(it, None));
-                unwritten.pop();
-            }
-            if at != slot {
-                full = end_slot(slot, &mut keys);
-                slot = at;
-                if full {
-                    return false;
-                }
-            }
-            if let Some((key, cold)) = key {
-                keys.extend(found(key, cold));
-            }
-            true
-        };
-        let from = slot_row(durable, db, first_slot);
-        let mut going = true;
-        self.walk_cold(durable, db, &from, &mut |slot, key, cold| {
-            going = on_row(slot, Some((key, cold)));
-            going
-        });
-        if going {
-            on_row(SLOT_COUNT, None);
-        }
-        (next.unwrap_or(0), given)
     }
 
     /// A key that is only in rows, roughly at random.
