@@ -11,8 +11,11 @@
 //! the random seed of the command as values: same inputs, same state, same reply (DESIGN §3).
 //! A key whose time has come is missing to every method of both.
 //!
-//! Deliberately absent: clocks, threads, files, sockets, slots. Which region a key belongs to is
-//! decided by [`Router`], given from above.
+//! A *durable* keyspace ([`rows`]) is the same structures as a cache of rows in a store below: changes
+//! are also recorded as rows, and a key that is not in memory is loaded before the command runs.
+//!
+//! Deliberately absent: clocks, threads, files, sockets; slots but for the keys of rows. Which region a
+//! key belongs to is decided by [`Router`], given from above.
 
 mod collection;
 mod edit;
