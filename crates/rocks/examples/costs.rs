@@ -38,10 +38,29 @@ fn cpu_us(clock: libc::clockid_t) -> f64 {
 }
 
 fn key(thread: u64, n: u64) -> Vec<u8> {
-    let mut key = vec![0x80, 0, 0, 0, 0, 0, 0, thread as u8, 0x80, 0, 0, 0, 0, 0, 0, 1];
+    let mut key = vec![
+        0x80,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        thread as u8,
+        0x80,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+    ];
     key.extend_from_slice(&[1, 2, 0, 0, 0, 16]);
     // Spread over the key space as clients' keys are.
-    key.extend_from_slice(format!("key:{:012}", n.wrapping_mul(0x9e37_79b9) % 1_000_000_007).as_bytes());
+    key.extend_from_slice(
+        format!("key:{:012}", n.wrapping_mul(0x9e37_79b9) % 1_000_000_007).as_bytes(),
+    );
     key
 }
 
@@ -122,7 +141,10 @@ fn measure_reads(store: &Arc<Store>) {
             }
         }
         let cpu = cpu_us(libc::CLOCK_THREAD_CPUTIME_ID) - before;
-        println!("      get, {name}: {:.2} us ({found} found, {cold} cold)", cpu / READS as f64);
+        println!(
+            "      get, {name}: {:.2} us ({found} found, {cold} cold)",
+            cpu / READS as f64
+        );
     }
 }
 

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use keyspace::rows::Family;
+use keyspace::rows::layout::PREFIX_LEN;
 use rust_rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionPri, DBCompactionStyle,
     DBCompressionType, DataBlockIndexType, Env, FifoCompactOptions, LogLevel, Options,
@@ -24,9 +25,6 @@ use rust_rocksdb::{
 use crate::StoreSettings;
 use crate::db::BINLOG;
 use crate::filter::{Garbage, GarbageFactory};
-
-/// (home, index id), DESIGN §6.
-pub(crate) const PREFIX_LEN: usize = 16;
 
 /// A file nobody has compacted for so long is compacted: rows orphaned in the last level go.
 const PERIODIC_SECS: u64 = 7 * 24 * 3600;

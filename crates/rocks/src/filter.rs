@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   row of (home, index id)      dropped if that pair is dead
-//!   sub row of key, generation   dropped if the key's metadata row is absent, or is of a later generation
+//!   sub row of key, generation   dropped if the key's metadata row is absent, is a string, or is of a later generation
 //! ```
 //!
 //! **The persisted tier.** "Absent" and "later" are asked of what is *flushed*, not of what is in
@@ -35,12 +35,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use keyspace::rows::Family;
+use keyspace::rows::layout::{self, Metadata, PREFIX_LEN};
 use rust_rocksdb::compaction_filter::CompactionFilter;
 use rust_rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 use rust_rocksdb::{CompactionDecision, ReadOptions, ReadTier};
 
 use crate::db::Db;
-use crate::families::PREFIX_LEN;
 
 /// The (home, index id) pairs that are in use, as prefixes, sorted.
 #[derive(Debug, Default)]
@@ -81,12 +81,11 @@ impl Alive {
     }
 }
 
-/// Integers in keys sort as signed numbers (DESIGN §6).
 fn prefix(home: u64, index_id: u64) -> [u8; PREFIX_LEN] {
-    const SIGN: u64 = 1 << 63;
     let mut bytes = [0; PREFIX_LEN];
-    bytes[..8].copy_from_slice(&(home ^ SIGN).to_be_bytes());
-    bytes[8..].copy_from_slice(&(index_id ^ SIGN).to_be_bytes());
+    let (first, second) = bytes.split_at_mut(8);
+    first.copy_from_slice(&layout::i64_bytes(home as i64));
+    second.copy_from_slice(&layout::i64_bytes(index_id as i64));
     bytes
 }
 
@@ -143,8 +142,9 @@ impl CompactionFilterFactory for GarbageFactory {
 /// What the flushed state says about the key a sub row belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    Absent,
-    Generation(u64),
+    /// No key, or a string: it has no elements.
+    Nothing,
+    Collection(u64),
     /// Could not be read: keep.
     Unknown,
 }
@@ -196,7 +196,7 @@ impl GarbageFilter {
     }
 
     fn is_orphan(&mut self, key: &[u8]) -> bool {
-        let Some((owner_key, generation)) = sub_row(key) else {
+        let Some((owner_key, generation, _)) = layout::split_sub_key(key) else {
             return false;
         };
         if self.owner_key != owner_key {
@@ -205,8 +205,8 @@ impl GarbageFilter {
             self.owner = self.look_up(owner_key);
         }
         match self.owner {
-            Owner::Absent => true,
-            Owner::Generation(now) => generation < now,
+            Owner::Nothing => true,
+            Owner::Collection(now) => generation < now,
             Owner::Unknown => false,
         }
     }
@@ -216,33 +216,16 @@ impl GarbageFilter {
             return Owner::Unknown;
         };
         match db.get_pinned_cf_opt(&db.family(Family::Metadata), owner_key, &self.reads) {
-            Ok(None) => Owner::Absent,
-            Ok(Some(value)) => generation_of(&value).map_or(Owner::Unknown, Owner::Generation),
+            Ok(None) => Owner::Nothing,
+            Ok(Some(value)) => match Metadata::parse(&value) {
+                Some(metadata) => metadata
+                    .generation()
+                    .map_or(Owner::Nothing, Owner::Collection),
+                None => Owner::Unknown,
+            },
             Err(_) => Owner::Unknown,
         }
     }
-}
-
-/// Metadata key and generation of a sub row (`data`, `redis_zset_score`).
-fn sub_row(key: &[u8]) -> Option<(&[u8], u64)> {
-    const HEAD: usize = PREFIX_LEN + 2 + 4;
-    let klen = key.get(PREFIX_LEN + 2..HEAD)?.first_chunk::<4>()?;
-    let end = HEAD.checked_add(u32::from_be_bytes(*klen) as usize)?;
-    let (owner, rest) = key.split_at_checked(end)?;
-    Some((owner, u64::from_be_bytes(*rest.first_chunk()?)))
-}
-
-/// Generation of a collection's metadata row.
-fn generation_of(value: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(*value.get(9..)?.first_chunk()?))
-}
-
-/// A collection's metadata row, for tests.
-#[cfg(test)]
-pub(crate) fn tests_metadata(generation: u64) -> Vec<u8> {
-    let mut value = vec![0; 9];
-    value.extend_from_slice(&generation.to_be_bytes());
-    value
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use keyspace::rows::layout::{self, PREFIX_LEN};
 use keyspace::rows::{
     Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
 };
@@ -20,7 +21,7 @@ use rust_rocksdb::{
 };
 
 use crate::db::Db;
-use crate::families::{self, PREFIX_LEN};
+use crate::families;
 use crate::filter::{Alive, Garbage};
 use crate::snapshot::Moment;
 use crate::{OpenError, StoreSettings};
@@ -162,11 +163,7 @@ impl Store {
 
     /// Files that hold nothing but rows of dead databases go at once.
     fn drop_files(&self, prefix: &[u8; PREFIX_LEN]) {
-        let mut behind = prefix.to_vec();
-        // The prefix is one of ours: its id is small, so there is a next one.
-        if let Some(last) = behind.iter_mut().rev().find(|byte| **byte != 0xff) {
-            *last += 1;
-        }
+        let behind = layout::behind(prefix);
         for family in [
             Family::Metadata,
             Family::Data,

@@ -1,6 +1,8 @@
 //! The store on real files: what survives, what is dropped, what must not be.
 
 use super::*;
+use keyspace::Kind;
+use keyspace::rows::layout::{Body, Metadata};
 use tempfile::TempDir;
 
 const SMALL: StoreSettings = StoreSettings {
@@ -23,29 +25,40 @@ fn open(dir: &TempDir) -> Arc<Store> {
 }
 
 fn prefix(home: u64, id: u64) -> Vec<u8> {
-    const SIGN: u64 = 1 << 63;
-    let mut bytes = (home ^ SIGN).to_be_bytes().to_vec();
-    bytes.extend_from_slice(&(id ^ SIGN).to_be_bytes());
+    let mut bytes = Vec::new();
+    layout::push_prefix(&mut bytes, home, id);
     bytes
 }
 
 fn metadata_key(home: u64, id: u64, key: &str) -> Vec<u8> {
-    let mut bytes = prefix(home, id);
-    bytes.extend_from_slice(&7u16.to_be_bytes());
-    bytes.extend_from_slice(&(key.len() as u32).to_be_bytes());
-    bytes.extend_from_slice(key.as_bytes());
-    bytes
+    layout::metadata_key(home, id, key.as_bytes())
 }
 
 fn sub_key(home: u64, id: u64, key: &str, generation: u64, sub: &[u8]) -> Vec<u8> {
-    let mut bytes = metadata_key(home, id, key);
-    bytes.extend_from_slice(&generation.to_be_bytes());
+    let mut bytes = Vec::new();
+    layout::push_base(&mut bytes, home, id, key.as_bytes(), generation);
     bytes.extend_from_slice(sub);
     bytes
 }
 
+fn metadata(kind: Kind, body: Body<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let row = Metadata {
+        kind,
+        expire_at_ms: None,
+        body,
+    };
+    row.push(&mut bytes);
+    bytes
+}
+
 fn collection(generation: u64) -> Vec<u8> {
-    super::super::filter::tests_metadata(generation)
+    let body = Body::Collection {
+        generation,
+        size: 1,
+        head: 0,
+    };
+    metadata(Kind::Hash, body)
 }
 
 fn put(store: &Store, rows: &[(Family, Vec<u8>, Vec<u8>)]) {
@@ -286,6 +299,15 @@ fn orphans_go_once_the_deletion_is_flushed_and_not_before() {
     store.checkpoint().unwrap();
     store.compact();
     assert_eq!(count(&*store, Family::Data), 2, "only older generations go");
+    // Overwritten by a string.
+    let string = metadata(Kind::String, Body::String(b"a string of some length"));
+    put(
+        &store,
+        &[(Family::Metadata, metadata_key(1, 1, "b"), string)],
+    );
+    store.checkpoint().unwrap();
+    store.compact();
+    assert_eq!(count(&*store, Family::Data), 0);
     let gone = Store::open(dir.path(), &SMALL);
     assert!(matches!(gone, Err(OpenError::InUse(_))), "{:?}", gone.err());
 }

@@ -115,7 +115,8 @@ pub trait RowStore: RowSource {
     fn snapshot(&self) -> Arc<dyn RowSource>;
 
     /// Which (home, index id) are alive; rows of others are dropped when the store tidies up. To
-    /// be told only what is already on disk.
+    /// be told only what is already on disk. Ids of a home above all those told are new, not dead;
+    /// a home must be told before its first row is written.
     fn set_alive(&self, alive: &[(u64, u64)]);
 
     /// The regions are known: tidying up may begin (before, filters would run blind).
