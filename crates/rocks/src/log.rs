@@ -27,6 +27,7 @@ use raft_engine::env::{DefaultFileSystem, FileSystem};
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use replica::{LogError, LogStore, LogWrite};
 
+use crate::directory::sync_folder;
 use crate::records::{self, MARK, MARKS};
 use crate::{LogSettings, OpenError};
 
@@ -83,6 +84,8 @@ impl<F: FileSystem> Log<F> {
             Ok(Err(error)) => return Err(OpenError::damaged(path, error)),
             Err(panic) => return Err(OpenError::damaged(path, panic_text(&*panic))),
         };
+        // raft-engine syncs the folder when it begins another file, but not for the first.
+        sync_folder(path).map_err(|error| OpenError::failed(path, error))?;
         Ok(Arc::new(Log {
             engine: ManuallyDrop::new(engine),
             unsynced: Mutex::new(false),
