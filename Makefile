@@ -32,7 +32,7 @@ help:
 	@echo 'make larger-than-cache  data of four times the cache: right, and steady'
 
 run: build
-	$(NEOKV) server --engine memory $(ARGS)
+	$(NEOKV) server $(ARGS)
 
 # What building needs: compilers, and RocksDB.
 tools:

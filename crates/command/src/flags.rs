@@ -25,6 +25,9 @@ bitflags::bitflags! {
         const NO_ASYNC_LOADING = 1 << 16;
         /// ACL category @dangerous beyond what ADMIN implies.
         const DANGEROUS = 1 << 17;
+        /// What it changes depends on how values lie in memory: a replicated log carries what it
+        /// changed instead of the command.
+        const BY_EFFECT = 1 << 18;
     }
 }
 

@@ -474,5 +474,8 @@ impl Keyspace {
         self.effects.extend(effects);
         self.dbs.swap(a as usize, b as usize);
         self.changes += 1;
+        if let Some(durable) = &mut self.durable {
+            durable.state_changed = true;
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod engine;
 mod pages;
 
 use std::process::ExitCode;
@@ -32,12 +33,12 @@ fn start(flags: &config::Given) -> ExitCode {
         Err(error) => return complain(&error.to_string()),
     };
     let line = banner(&settings);
-    let node = match server::start(settings) {
+    let node = match engine::start(settings) {
         Ok(node) => node,
-        Err(error) => return complain(&error.to_string()),
+        Err(line) => return complain(&line),
     };
     println!("{line}");
-    if let Err(error) = server::shutdown::on_signals(node.shared().clone()) {
+    if let Err(error) = server::shutdown::on_signals(node.server.shared().clone()) {
         return complain(&format!("cannot listen to signals: {error}"));
     }
     node.wait();
@@ -47,11 +48,12 @@ fn start(flags: &config::Given) -> ExitCode {
 /// What is starting, in one line.
 fn banner(settings: &server::Settings) -> String {
     format!(
-        "neokv {} · port {} · {} shard{} · engine memory · data in {}",
+        "neokv {} · port {} · {} shard{} · engine {} · data in {}",
         env!("CARGO_PKG_VERSION"),
         settings.redis_port,
         settings.num_shards,
         if settings.num_shards == 1 { "" } else { "s" },
+        settings.engine.name(),
         settings.dir.display(),
     )
 }

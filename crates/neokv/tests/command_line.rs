@@ -38,8 +38,8 @@ fn file(text: &str) -> (std::path::PathBuf, String) {
 fn wrong_flags() {
     for (args, expected) in [
         (
-            vec!["--engine", "rocksdb"],
-            "neokv: --engine: this version has only the engine 'memory', not 'rocksdb'",
+            vec!["--engine", "tape"],
+            "neokv: --engine: 'tape': argument(s) must be one of the following: rocksdb, memory",
         ),
         (
             vec!["--redis-port", "0"],
@@ -60,7 +60,7 @@ fn wrong_flags() {
         ),
         (
             vec!["--appendonly", "yes"],
-            "neokv: --appendonly: 'yes': this engine has no append-only file; use 'save'",
+            "neokv: --appendonly: 'yes': there is no append-only file here; use the engine rocksdb, whose log is always on",
         ),
     ] {
         let args: Vec<&str> = ["server"].into_iter().chain(args).collect();

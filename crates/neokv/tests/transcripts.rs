@@ -1,5 +1,5 @@
 //! Runs `tests/transcripts/*.txt` against the pure command table, the server on one and on four
-//! cores, and a real `redis-server`: what is written there is what Redis does, and what we do.
+//! cores, the durable server, and a real `redis-server`: what is written there is what Redis does, and what we do.
 
 mod process;
 mod transcript;
@@ -25,6 +25,21 @@ fn server_with_4_shards() {
     let server = Server::neokv(4);
     let mut target = Live::new(server.port).expect("connect");
     transcript::run_all(&mut target, Kind::Server);
+}
+
+#[test]
+fn durable_with_1_shard() {
+    let server = Server::durable(1, &[]);
+    let mut target = Live::new(server.port).expect("connect");
+    transcript::run_all(&mut target, Kind::Server);
+}
+
+/// A cache of no size: every value leaves memory after every entry and comes back from its rows.
+#[test]
+fn durable_with_3_shards_and_no_cache() {
+    let server = Server::durable(3, &["--cache-size", "1"]);
+    let mut target = Live::new(server.port).expect("connect");
+    transcript::run_all(&mut target, Kind::Uncached);
 }
 
 #[test]

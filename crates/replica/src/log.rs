@@ -22,6 +22,15 @@ pub enum LogError {
     Failed(String),
 }
 
+impl std::fmt::Display for LogError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LogError::Corrupt(text) => write!(f, "log corrupt: {text}"),
+            LogError::Failed(text) => write!(f, "log failed: {text}"),
+        }
+    }
+}
+
 /// The store of all logs of a node. Calls block: they are made on writer threads, and at start.
 pub trait LogStore: Send + Sync {
     /// All of it or nothing, even over several regions. With `sync`, on disk when it returns.
@@ -47,7 +56,10 @@ pub trait LogStore: Send + Sync {
         max_bytes: usize,
     ) -> Result<Vec<Entry>, LogError>;
 
-    /// Forgets the entries before `index`; their space comes back in the background.
+    /// Gives the space of forgotten entries back. Takes a while.
+    fn tidy(&self) -> Result<(), LogError>;
+
+    /// Forgets the entries before `index`; their space comes back with [`LogStore::tidy`].
     fn truncate(&self, region: u64, index: u64) -> Result<(), LogError>;
 
     /// Bytes on disk.

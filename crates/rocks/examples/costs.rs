@@ -8,7 +8,7 @@ use std::time::Instant;
 use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier, WriteError};
 use raft::eraftpb::Entry;
 use replica::{LogStore, LogWrite};
-use rocks::{DataDir, Done, Job, Log, LogSettings, LogWriter, Store, StoreSettings, SyncMode};
+use rocks::{DataDir, Log, LogSettings, Store, StoreSettings};
 
 fn main() {
     let what = std::env::args().nth(1).unwrap_or_default();
@@ -21,8 +21,6 @@ fn main() {
         for (regions, entries, sync) in [(1, 1, true), (2, 1, true), (2, 16, true), (2, 1, false)] {
             measure_log(regions, entries, sync);
         }
-        measure_writer(1);
-        measure_writer(64);
     }
 }
 
@@ -192,41 +190,5 @@ fn measure_log(regions: u64, entries: u64, sync: bool) {
         "log: {regions} regions x {entries:2} entries of 128 bytes, sync {sync}: {:.1} us CPU per write, {:.2} per entry; {wall:.1} us wall",
         cpu / rounds as f64 - clock_cost(),
         cpu / (rounds * regions * entries) as f64,
-    );
-}
-
-/// Through the writer thread, so many jobs under way at a time.
-fn measure_writer(under_way: u64) {
-    const JOBS: u64 = 20_000;
-    let dir = tempfile::tempdir().expect("a directory");
-    let data = DataDir::open(dir.path()).expect("a data directory");
-    let log = Log::open(&data.log(), &LogSettings::default()).expect("a log");
-    let (tell, told) = mpsc::channel::<Done>();
-    let done = Box::new(move |done| tell.send(done).expect("heard"));
-    let writer = LogWriter::start(log, SyncMode::Always, done).expect("a thread");
-    let process = cpu_us(libc::CLOCK_PROCESS_CPUTIME_ID);
-    let started = Instant::now();
-    let (mut sent, mut finished, mut groups, mut cpu) = (0, 0, 0u64, 0.0);
-    while finished < JOBS {
-        while sent < JOBS && sent - finished < under_way {
-            let job = Job {
-                writes: vec![log_write(sent % 2, sent / 2 + 1, 1)],
-                token: sent,
-            };
-            let before = cpu_us(libc::CLOCK_THREAD_CPUTIME_ID);
-            writer.submit(job).expect("room");
-            cpu += cpu_us(libc::CLOCK_THREAD_CPUTIME_ID) - before;
-            sent += 1;
-        }
-        finished += told.recv().expect("told").tokens.len() as u64;
-        groups += 1;
-    }
-    let total = cpu_us(libc::CLOCK_PROCESS_CPUTIME_ID) - process;
-    println!(
-        "writer: {under_way} jobs under way: {:.0} k jobs/s, {:.1} per sync, {:.2} us CPU to submit, {:.1} us CPU per job in all",
-        JOBS as f64 / started.elapsed().as_secs_f64() / 1e3,
-        JOBS as f64 / groups as f64,
-        cpu / JOBS as f64 - clock_cost(),
-        total / JOBS as f64,
     );
 }

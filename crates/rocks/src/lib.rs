@@ -5,7 +5,7 @@
 //!   <data-dir>/LOCK      held while a node runs on it          directory.rs
 //!              FORMAT    version of everything below
 //!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs
-//!              log/      raft-engine: the log of all regions   log.rs, records.rs, writer.rs
+//!              log/      raft-engine: the log of all regions   log.rs, records.rs
 //! ```
 //!
 //! **The one idea: the log is the only thing that is ever synced for a client.** Rows are written
@@ -32,11 +32,9 @@ mod records;
 mod settings;
 mod snapshot;
 mod store;
-mod writer;
 
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use log::Log;
 pub use settings::{LogSettings, StoreSettings};
 pub use store::Store;
-pub use writer::{Done, Job, LogWriter, SyncMode};

@@ -226,6 +226,10 @@ impl<F: FileSystem> LogStore for Log<F> {
         }
     }
 
+    fn tidy(&self) -> Result<(), LogError> {
+        Log::tidy(self).map(|_| ())
+    }
+
     fn truncate(&self, region: u64, index: u64) -> Result<(), LogError> {
         let mut unsynced = self.lock();
         let mut batch = LogBatch::default();

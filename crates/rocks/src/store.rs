@@ -17,7 +17,7 @@ use keyspace::rows::{
 use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
 use rust_rocksdb::{
     BottommostLevelCompaction, Cache, CompactOptions, Error, ErrorKind, FlushOptions, ReadOptions,
-    ReadTier, WriteBatch, WriteOptions,
+    ReadTier, WriteBatch, WriteOptions, properties,
 };
 
 use crate::db::Db;
@@ -239,7 +239,15 @@ impl RowStore for Store {
                     Ok(())
                 }
                 // What `no_slowdown` says instead of waiting.
-                Err(error) if error.kind() == ErrorKind::Incomplete => Err(WriteError::Busy),
+                Err(error) if error.kind() == ErrorKind::Incomplete => {
+                    // Behind with its flushes, or unable to flush at all (a full disk)?
+                    match db.property_int_value(properties::BACKGROUND_ERRORS) {
+                        Ok(Some(errors)) if errors > 0 => Err(WriteError::Failed(
+                            "the store cannot flush to disk; is the disk full?".into(),
+                        )),
+                        _ => Err(WriteError::Busy),
+                    }
+                }
                 Err(error) => Err(WriteError::Failed(error.into_string())),
             }
         })

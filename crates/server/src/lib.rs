@@ -17,6 +17,7 @@
 pub mod clients;
 pub mod commands;
 pub mod cores;
+pub mod durable;
 pub mod family;
 pub mod latency;
 mod listener;
@@ -35,7 +36,8 @@ pub mod snapshotting;
 pub mod stats;
 
 pub use commands::{Commands, Later, SessionCommand, SessionRun};
-pub use cores::{Core, Server, StartError, start};
+pub use cores::{Core, Server, StartError, start, start_durable};
+pub use durable::Stores;
 pub use session::Session;
 pub use settings::Settings;
 pub use shared::Shared;

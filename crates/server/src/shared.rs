@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::Commands;
 use crate::clients::Clients;
 use crate::cores::{Evictions, Mailbox, Map};
+use crate::durable::Durable;
 use crate::latency::Latency;
 use crate::save_status::SaveStatus;
 use crate::settings::{Settings, SettingsCell};
@@ -18,6 +19,8 @@ pub struct Shared {
     pub settings: SettingsCell,
     pub commands: Commands,
     pub map: Map,
+    /// The log and the store, of a durable node.
+    pub durable: Option<Durable>,
     pub clients: Clients,
     /// By core.
     pub stats: Box<[CoreStats]>,
@@ -51,12 +54,23 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(mut settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
+        let map = Map::new(settings.num_shards.max(1));
+        Shared::with(settings, map, Commands::new(), None)
+    }
+
+    /// Of a durable node, or of another with a map of its own.
+    pub fn with(
+        mut settings: Settings,
+        map: Map,
+        commands: Commands,
+        durable: Option<Durable>,
+    ) -> Self {
         settings.tuning.hash_seed = random_seed();
-        let commands = Commands::new();
-        let cores = settings.num_shards.max(1);
+        let cores = map.cores();
         Shared {
-            map: Map::new(cores),
+            map,
+            durable,
             stats: (0..cores)
                 .map(|_| CoreStats::new(commands.stat_count()))
                 .collect(),
@@ -68,7 +82,7 @@ impl Shared {
             rates: Rates::default(),
             run_id: random_id(),
             replication_id: Mutex::new(random_id()),
-            saving: SaveStatus::new(now_ms(), Map::new(cores).regions()),
+            saving: SaveStatus::new(now_ms(), map.regions()),
             memory_at_start: AtomicU64::new(crate::memory::used_memory() as u64),
             started: Instant::now(),
             started_at_ms: now_ms(),
@@ -140,7 +154,7 @@ pub fn random_id() -> String {
         .collect()
 }
 
-fn random_seed() -> u64 {
+pub fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }

@@ -20,15 +20,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use keyspace::Keyspace;
+use base::DbIndex;
 use keyspace::rdb::{Encoder, Header};
+use keyspace::rows::RowSource;
+use keyspace::{Keyspace, ValueRef};
 use tokio::sync::oneshot;
 
 use crate::cores::{Core, Held, Message, RegionId};
 use crate::saving::{self, Part, Plan, SaveError};
 use crate::settings::Settings;
 use crate::shared::now_ms;
-use crate::{Shared, log};
+use crate::{Shared, durable, log};
 
 /// Keys and elements encoded between two looks at the clock.
 const STEP: usize = 64;
@@ -132,8 +134,11 @@ impl Run {
     /// The moment of the save: all regions are held.
     fn take(&self, held: &mut Held) {
         let (mut changes, mut keys) = (0, 0);
+        let durable = self.shared.durable.is_some();
         for space in held.spaces() {
-            space.begin_snapshot();
+            if !durable {
+                space.begin_snapshot();
+            }
             changes += space.changes();
             keys += keys_of(space);
         }
@@ -214,10 +219,20 @@ pub async fn begin(core: &Rc<Core>, background: bool) -> Result<Ended, InProgres
     let shared = &core.shared;
     let (run, ended) = Run::claim(shared, background).ok_or(InProgress)?;
     let mut held = core.hold(&all_regions(shared)).await;
-    let Some(parts) = run.open(shared.map.cores()) else {
+    let parts = match &shared.durable {
+        Some(_) => 1,
+        None => shared.map.cores(),
+    };
+    let Some(parts) = run.open(parts) else {
         return Ok(ended);
     };
     run.take(&mut held);
+    if let Some(durable) = &shared.durable {
+        let rows = durable.stores.rows.snapshot();
+        drop(held);
+        walk_rows(&run, rows, parts);
+        return Ok(ended);
+    }
     // The regions are home before their cores are told to walk them: same queue, in this order.
     drop(held);
     let compress = shared.settings.current().rdbcompression;
@@ -262,7 +277,12 @@ fn keys_of(space: &Keyspace) -> u64 {
 /// Saves while all regions stay held.
 pub async fn save_held(core: &Rc<Core>, held: &mut Held, run: Arc<Run>, ended: Ended) -> Outcome {
     let shared = &core.shared;
-    if let Some(part) = run.open(1).and_then(|mut parts| parts.pop()) {
+    if let Some(durable) = &shared.durable {
+        if let Some(parts) = run.open(1) {
+            run.take(held);
+            walk_rows(&run, durable.stores.rows.snapshot(), parts);
+        }
+    } else if let Some(part) = run.open(1).and_then(|mut parts| parts.pop()) {
         run.take(held);
         let mut chunks = Chunks::new(part, shared.settings.current().rdbcompression);
         for space in held.spaces() {
@@ -286,6 +306,41 @@ pub async fn save_held(core: &Rc<Core>, held: &mut Held, run: Arc<Run>, ended: E
     }
     drop(run);
     ended.await.unwrap_or(Err(SaveError::Abandoned))
+}
+
+/// The walk of a durable node: a thread goes through the rows of one moment.
+fn walk_rows(run: &Arc<Run>, rows: Arc<dyn RowSource>, parts: Vec<Part>) {
+    let compress = run.shared.settings.current().rdbcompression;
+    for part in parts {
+        let (run, rows) = (run.clone(), rows.clone());
+        let walk = move || {
+            let mut chunks = Chunks::new(part, compress);
+            for region in 0..run.shared.map.regions() {
+                let home = durable::log_id(region);
+                let walked = durable::for_each_value(&*rows, home, &mut |db, key, value, at_ms| {
+                    if run.is_given_up() {
+                        return;
+                    }
+                    chunks.add(db, key, value, at_ms);
+                    while !chunks.has_room() && !run.is_given_up() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                let done = &run.shared.saving.keys_done;
+                done.fetch_add(chunks.take_keys(), Ordering::Relaxed);
+                if walked.is_err() || run.is_given_up() {
+                    chunks.give_up();
+                }
+            }
+            chunks.finish();
+        };
+        if let Err(error) = std::thread::Builder::new()
+            .name("save-walk".into())
+            .spawn(walk)
+        {
+            eprintln!("neokv: cannot start a thread to save: {error}");
+        }
+    }
 }
 
 /// Holds everything and begins a save that [`save_held`] makes. Ends the save that is under way,
@@ -395,6 +450,16 @@ impl Chunks {
             self.send();
         }
         done
+    }
+
+    /// Encodes one value.
+    pub fn add(&mut self, db: DbIndex, key: &[u8], value: ValueRef<'_>, deadline_ms: Option<u64>) {
+        let Chunks { encoder, out, .. } = self;
+        encoder.append(db, key, value, deadline_ms, out);
+        self.keys += 1;
+        if self.out.len() >= CHUNK_BYTES {
+            self.send();
+        }
     }
 
     fn send(&mut self) {

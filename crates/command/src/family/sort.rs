@@ -25,6 +25,7 @@ pub const ROWS: &[Command] = &[
         name: "sort",
         run: Run::Write(sort),
         flags: Flags::WRITE
+            .union(Flags::BY_EFFECT)
             .union(Flags::DENYOOM)
             .union(Flags::MOVABLEKEYS)
             .union(Flags::DANGEROUS),

@@ -41,6 +41,8 @@ pub(crate) struct Durable {
     pub next_index_id: u64,
     /// Log index of the running entry.
     pub entry: Option<u64>,
+    /// The running entry has flushed or swapped databases.
+    pub state_changed: bool,
     rows: Changes,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -97,6 +99,7 @@ impl Keyspace {
             generation: 0,
             next_index_id: 0,
             entry: None,
+            state_changed: false,
             rows: Changes::new(),
             key: Vec::new(),
             value: Vec::new(),
@@ -214,6 +217,7 @@ impl Keyspace {
         if let Some(index) = durable.entry.take() {
             durable.applied_index = index;
         }
+        durable.state_changed = false;
         durable.stamp_ms = durable.stamp_ms.max(stamp_ms);
         out.append(&mut durable.rows);
         let marks = std::mem::take(&mut durable.marks);
@@ -329,6 +333,7 @@ impl Keyspace {
         if let Some(durable) = &mut self.durable {
             self.dbs[db].index_id = durable.next_index_id;
             durable.next_index_id += 1;
+            durable.state_changed = true;
         }
     }
 }
@@ -366,6 +371,11 @@ impl Durable {
             .iter()
             .filter(move |mark| mark.index_id == index_id)
             .filter_map(|mark| self.marked.get(mark.start..mark.start + mark.len))
+    }
+
+    /// Whether the running entry has changed anything.
+    pub fn has_changes(&self) -> bool {
+        self.state_changed || !self.marks.is_empty() || !self.rows.is_empty()
     }
 
     pub fn fail(&self, what: String) {

@@ -13,6 +13,7 @@
 mod absent;
 mod changes;
 mod durable;
+mod held;
 pub mod layout;
 mod load;
 mod map;

@@ -32,6 +32,20 @@ impl Server {
         })
     }
 
+    /// The binary of this workspace with the engine rocksdb.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn durable(shards: usize, settings: &[&str]) -> Server {
+        Server::start(Path::new(env!("CARGO_BIN_EXE_neokv")), |command, port| {
+            command
+                .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
+                .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--enable-debug-command", "yes"])
+                .args(["--block-cache-size", "64mb"])
+                .args(["--num-shards", &shards.to_string()])
+                .args(settings);
+        })
+    }
+
     /// Debian's redis-server, the oracle. `None` if it is not installed, which CI does not accept.
     pub fn redis() -> Option<Server> {
         let found = Command::new("redis-server").arg("--version").output();

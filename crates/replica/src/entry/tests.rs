@@ -1,3 +1,5 @@
+//! What is written is read back; what is damaged is refused.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -15,12 +15,16 @@ use super::kept::empty;
 use super::mailbox::Message;
 use super::prefetch::{AHEAD_KEYS, Coming};
 use super::run::{Absent, Call, Ran, Route, route};
-use super::{Core, CoreId, Kept};
+use super::tickets::Answer;
+use super::{Core, CoreId, Kept, RegionId};
 use crate::clients::Client;
 
 pub struct Batch {
     /// Where it goes.
     pub target: CoreId,
+    /// On a durable node: the one region all its keys are in, and whether a command writes.
+    pub region: RegionId,
+    pub writes: bool,
     pub from: CoreId,
     pub ticket: usize,
     pub client: Arc<Client>,
@@ -32,10 +36,15 @@ pub struct Batch {
     pub ends: Vec<usize>,
 }
 
+/// A batch on its way: only the pointer moves.
+pub type BatchBox = Box<Batch>;
+
 impl Batch {
     pub fn new(from: CoreId, target: CoreId, client: Arc<Client>) -> Box<Self> {
         Box::new(Batch {
             target,
+            region: 0,
+            writes: false,
             from,
             ticket: 0,
             client,
@@ -48,6 +57,7 @@ impl Batch {
 
     /// Ready for other commands.
     pub fn clear(&mut self) {
+        self.writes = false;
         self.commands.clear();
         empty(&mut self.heads);
         empty(self.replies.buffer_mut());
@@ -57,27 +67,40 @@ impl Batch {
 
 impl Core {
     /// A batch has come: run it, now if possible.
-    pub(super) fn on_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
+    pub(crate) fn on_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
         self.begin_batch();
-        if self.run_batch(&mut batch).is_ok() {
-            self.finish_batch(batch);
+        if batch.writes {
+            self.enqueue(batch);
             return;
         }
+        let Err(mut why) = self.run_batch(&mut batch) else {
+            self.finish_batch(batch);
+            return;
+        };
         let core = self.clone();
         tokio::task::spawn_local(async move {
             loop {
-                core.run_held(&mut batch).await;
+                match why {
+                    Absent::Lent => core.run_held(&mut batch).await,
+                    Absent::Cold(region, keys) => core.load_home(region, &keys).await,
+                }
                 core.begin_batch();
-                if core.run_batch(&mut batch).is_ok() {
-                    break;
+                match core.run_batch(&mut batch) {
+                    Ok(()) => break,
+                    Err(again) => why = again,
                 }
             }
             core.finish_batch(batch);
         });
     }
 
-    fn finish_batch(&self, batch: Box<Batch>) {
-        self.send(batch.from, Message::Done(batch));
+    pub(crate) fn finish_batch(&self, batch: Box<Batch>) {
+        if batch.from == self.id {
+            let ticket = batch.ticket;
+            let _ = self.tickets.deliver(ticket, Answer::Batch(batch));
+        } else {
+            self.send(batch.from, Message::Done(batch));
+        }
     }
 
     /// Runs commands until the end, or until one needs a region that is lent.
@@ -152,10 +175,11 @@ impl Core {
         let mut regions = Vec::new();
         match route(&self.shared.map, row, &args, &mut regions) {
             Route::One(one) => regions = vec![one],
-            Route::Anywhere => regions = vec![self.shared.map.regions_of(self.id).start],
+            Route::Anywhere => regions = vec![self.shared.map.any_of(self.id)],
             Route::Several | Route::All | Route::Cursor => {}
         }
         let mut held = self.hold(&regions).await;
+        held.load_keys_of(row, db, &args).await;
         let before = batch.replies.len();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             held.run(&call, &args, &mut batch.replies)

@@ -42,6 +42,13 @@ impl Core {
         if call.row.is_write() && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
             self.check_disk()?;
         }
+        if let Some(durable) = &self.shared.durable {
+            // Memory is a cache there; `cache-size` bounds it.
+            return match durable.refusal() {
+                Some(refusal) if call.row.is_write() => Err(refusal),
+                _ => Ok(()),
+            };
+        }
         self.admit_memory(call.row.flags.contains(Flags::DENYOOM))
     }
 
@@ -56,6 +63,12 @@ impl Core {
     pub fn admit_exec(self: &Rc<Self>, writes: bool, needs_memory: bool) -> Result<(), Refusal> {
         if writes && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
             self.check_disk()?;
+        }
+        if let Some(durable) = &self.shared.durable {
+            return match durable.refusal() {
+                Some(refusal) if writes => Err(refusal),
+                _ => Ok(()),
+            };
         }
         self.admit_memory(needs_memory)
     }

@@ -70,6 +70,20 @@ impl Core {
             Message::Unserved { ticket } => {
                 let _ = self.tickets.deliver(ticket, Answer::Served(None));
             }
+            Message::Logged {
+                numbers,
+                ticket,
+                ok,
+            } => match ticket {
+                Some(ticket) => {
+                    let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
+                }
+                None => self.on_logged(&numbers, ok),
+            },
+            Message::Fetched { ticket, fetched } => {
+                let _ = self.tickets.deliver(ticket, Answer::Fetched(fetched));
+            }
+            Message::Cut { region, index } => self.on_cut(region, index),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),
             Message::ShutDown { save } => {

@@ -32,16 +32,20 @@ use base::DbIndex;
 use keyspace::{Keyspace, Router, View};
 use resp::{Args, Reply};
 
+use super::batch::BatchBox;
 use super::mailbox::{Message, RegionMask};
 use super::region::{Region, RegionBox};
 use super::run::{Call, Ran};
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, Map, RegionId};
+use crate::durable::commit;
 
 /// The regions a core owns, those lent out missing, and who waits for them.
 pub struct Home {
     first: RegionId,
     slots: Vec<Option<Box<Region>>>,
+    /// By region, on a durable node: batches for its next entry. They wait here while it is lent.
+    turns: Vec<Vec<BatchBox>>,
     line: VecDeque<Wanted>,
 }
 
@@ -55,13 +59,37 @@ struct Wanted {
 impl Home {
     pub fn new(map: &Map, core: CoreId, mut seed: impl FnMut() -> u64) -> Self {
         let regions = map.regions_of(core);
-        Home {
-            first: regions.start,
-            slots: regions
-                .map(|id| Some(Box::new(Region::new(id, seed()))))
+        let first = regions.start;
+        Home::of(
+            first,
+            regions
+                .map(|id| Box::new(Region::new(id, seed())))
                 .collect(),
+        )
+    }
+
+    /// A home of these regions, the first of which has this number.
+    pub fn of(first: RegionId, regions: Vec<RegionBox>) -> Self {
+        Home {
+            first,
+            turns: regions.iter().map(|_| Vec::new()).collect(),
+            slots: regions.into_iter().map(Some).collect(),
             line: VecDeque::new(),
         }
+    }
+
+    /// The batches that wait for a region's next entry. The region must be this core's.
+    pub(crate) fn turn_mut(&mut self, id: RegionId) -> &mut Vec<BatchBox> {
+        let at = id.wrapping_sub(self.first);
+        debug_assert!(at < self.turns.len(), "a region that is not ours");
+        let at = at.min(self.turns.len() - 1);
+        &mut self.turns[at]
+    }
+
+    /// Whether somebody waits to borrow a region.
+    pub(crate) fn is_wanted(&self, id: RegionId) -> bool {
+        let at = id.wrapping_sub(self.first);
+        at < self.slots.len() && self.wanted(1 << at)
     }
 
     /// A region, if it is this core's and not lent.
@@ -93,7 +121,7 @@ impl Home {
         self.slots
             .iter()
             .enumerate()
-            .all(|(i, slot)| mask & (1 << i) == 0 || slot.is_some())
+            .all(|(i, slot)| mask & (1 << i) == 0 || slot.as_ref().is_some_and(|r| r.is_quiet()))
     }
 
     /// Moves the regions of `mask` out, in order, if all are home.
@@ -162,6 +190,9 @@ impl Core {
         if regions.iter().any(|&id| map.core_of(id) != self.id) {
             self.stats().holds.add(1);
         }
+        held.regions
+            .iter_mut()
+            .for_each(|region| commit::begin(region));
         held
     }
 
@@ -213,8 +244,9 @@ impl Core {
             }
             mask |= 1 << at;
         }
-        let regions = home.take(mask)?;
+        let mut regions = home.take(mask)?;
         drop(home);
+        regions.iter_mut().for_each(|region| commit::begin(region));
         Some(Held {
             core: self.clone(),
             regions,
@@ -257,11 +289,15 @@ impl Core {
         if effects {
             self.on_effects();
         }
+        if self.shared.durable.is_some() {
+            // What waited for the region goes before the next in line.
+            self.compose_home();
+        }
         self.grant_next();
     }
 
     /// Grants what can be granted. Needed whenever a region has come home.
-    pub(super) fn grant_next(self: &Rc<Self>) {
+    pub(crate) fn grant_next(self: &Rc<Self>) {
         if self.serving.get() {
             return;
         }
@@ -324,6 +360,18 @@ pub struct Held {
 }
 
 impl Held {
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn regions(&self) -> &[RegionBox] {
+        &self.regions
+    }
+
+    pub(crate) fn regions_mut(&mut self) -> &mut [RegionBox] {
+        &mut self.regions
+    }
+
     /// The keyspaces in the order of their regions.
     pub fn spaces(&mut self) -> impl Iterator<Item = &mut Keyspace> {
         self.regions.iter_mut().map(|region| &mut region.space)
@@ -351,7 +399,10 @@ impl Held {
         let result = self.with_view_only(db, run);
         for space in self.spaces() {
             if space.has_met_due() {
-                core.expire_met(space);
+                // What is held is an entry of its own: they go with it.
+                for (db, key, deadline_ms) in core.expire_met(space) {
+                    space.expire_key(db, &key, deadline_ms);
+                }
             }
         }
         result
@@ -388,8 +439,26 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        let dirty = self.is_dirty();
         let regions = std::mem::take(&mut self.regions);
-        if !regions.is_empty() {
+        if dirty {
+            // Whoever held them did not wait (his client is gone, say): they go home when what he
+            // did is kept.
+            let core = self.core.clone();
+            tokio::task::spawn_local(async move {
+                let mut held = Held {
+                    core: core.clone(),
+                    regions,
+                };
+                // If it fails, the node has stopped writing for good, and says so.
+                let _ = held.commit().await;
+                drop(held);
+            });
+        } else if !regions.is_empty() {
+            let mut regions = regions;
+            regions
+                .iter_mut()
+                .for_each(|region| region.space.abandon_entry());
             self.core.give_back(regions);
         }
     }

@@ -21,10 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Waker;
 
 use crossbeam_queue::SegQueue;
+use keyspace::rows::{LoadRequest, Loaded, RowError};
 
-use super::CoreId;
 use super::batch::Batch;
 use super::region::RegionBox;
+use super::{CoreId, RegionId};
 use crate::snapshotting::Walk;
 
 /// Requests (batches, lends) one core may have under way at another.
@@ -65,6 +66,23 @@ pub enum Message {
     Evict,
     /// A save began: walk the snapshots of this core's regions. One save at a time.
     Walk(Box<Walk>),
+    /// The log writer has these (region, number) on disk, or never will. With a ticket they are of a
+    /// task of this core that holds the regions.
+    Logged {
+        numbers: Vec<(u64, u64)>,
+        ticket: Option<usize>,
+        ok: bool,
+    },
+    /// A reader has fetched the rows of a key.
+    Fetched {
+        ticket: usize,
+        fetched: Box<(LoadRequest, Result<Loaded, RowError>)>,
+    },
+    /// The log of a region was cut: entries before `index` are gone.
+    Cut {
+        region: RegionId,
+        index: u64,
+    },
     /// A signal asks this core to stop the node.
     ShutDown {
         save: bool,

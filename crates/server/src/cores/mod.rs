@@ -37,16 +37,17 @@ use std::task::{Poll, Waker};
 use command::Command;
 use resp::Args;
 
-pub use batch::Batch;
+pub use batch::{Batch, BatchBox};
 pub use evict::Evictions;
 pub use kept::Kept;
 pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
-pub use map::{CoreId, Map, REGIONS_PER_CORE, RegionId};
+pub use map::{CoreId, MOST_REGIONS, Map, REGIONS_PER_CORE, RegionId};
 pub(crate) use prefetch::{AHEAD_KEYS, Coming};
 pub use region::{Claim, Region, Waiter, WatchFlag};
 pub use run::{Absent, Call, Ran, Route, call_function, route};
-pub use start::{Server, StartError, start};
+pub(crate) use serve::only_key;
+pub use start::{Server, StartError, start, start_durable};
 pub use tickets::{Answer, Ticket, Tickets};
 
 use crate::Shared;
@@ -64,7 +65,9 @@ const BUFFER_BYTES_KEPT: usize = 64 * 1024;
 pub struct Core {
     pub id: CoreId,
     pub shared: Arc<Shared>,
-    home: RefCell<Home>,
+    pub(crate) home: RefCell<Home>,
+    /// Ends the turns of a durable node; see `durable::compose`.
+    pub(crate) composer: RefCell<Option<Waker>>,
     tickets: Tickets,
     /// By core: requests that may still be sent there, and who waits to.
     credits: Box<[Cell<u32>]>,
@@ -93,6 +96,7 @@ impl Core {
         let core = Core {
             id,
             home: RefCell::new(home),
+            composer: RefCell::new(None),
             tickets: Tickets::new(),
             credits: (0..shared.map.cores())
                 .map(|_| Cell::new(CREDITS))
@@ -150,6 +154,12 @@ impl Core {
                 }
                 None => u64::MAX,
             });
+        if self.shared.durable.is_some() {
+            let tuning = Arc::new(settings.tuning.clone());
+            for region in self.home.borrow_mut().present() {
+                region.space.set_load_tuning(tuning.clone());
+            }
+        }
         self.settings.replace(settings);
     }
 

@@ -13,10 +13,13 @@ use keyspace::Keyspace;
 use resp::Protocol;
 
 use super::{CoreId, Kept, RegionId};
+use crate::durable::Member;
 
 pub struct Region {
     pub id: RegionId,
     pub space: Keyspace,
+    /// Its part in the log, on a durable node.
+    pub member: Option<Box<Member>>,
     interest: HashMap<Box<[u8]>, Interest>,
     /// Interest added since the last sweep.
     added: usize,
@@ -49,9 +52,30 @@ impl Region {
         Region {
             id,
             space: Keyspace::new(seed),
+            member: None,
             interest: HashMap::new(),
             added: 0,
         }
+    }
+
+    /// A region of a durable node.
+    pub fn durable(id: RegionId, space: Keyspace, member: Box<Member>) -> Self {
+        Region {
+            space,
+            member: Some(member),
+            ..Region::new(id, 0)
+        }
+    }
+
+    /// Whether it may be lent: nothing of it is on its way through the log.
+    pub fn is_quiet(&self) -> bool {
+        self.member.as_ref().is_none_or(|member| member.is_quiet())
+    }
+
+    /// Whether somebody watches or waits for any key.
+    #[inline]
+    pub fn has_interest(&self) -> bool {
+        !self.interest.is_empty()
     }
 
     pub fn interest_mut(&mut self, db: DbIndex, key: &[u8]) -> Option<&mut Interest> {
@@ -59,6 +83,11 @@ impl Region {
             return None;
         }
         self.interest.get_mut(&*place(db, key))
+    }
+
+    /// The keys somebody watches or waits for.
+    pub fn keys_of_interest(&self) -> impl Iterator<Item = &[u8]> {
+        self.interest.keys().filter_map(|place| place.get(1..))
     }
 
     /// WATCH: `flag` will be set when the key changes.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Flags, Keys, KeysError, Run};
-use keyspace::{Keyspace, Txn, View};
+use keyspace::{DueKey, Keyspace, Txn, View};
 use resp::{Args, Reply};
 
 use super::{Core, Map, RegionId};
@@ -30,9 +30,14 @@ pub enum Ran {
     Empty,
 }
 
-/// A region the command needs is lent: it must wait for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Absent;
+/// Why a command cannot run now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absent {
+    /// A region it needs is lent.
+    Lent,
+    /// It looked for keys of this region that are not in memory; nothing is written.
+    Cold(RegionId, Vec<(DbIndex, Box<[u8]>)>),
+}
 
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +55,14 @@ pub enum Route {
 /// Finds the regions of a command's keys. `regions` is room for them.
 #[inline]
 pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<RegionId>) -> Route {
-    if map.regions() == 1 {
-        return Route::One(0);
+    match row.keys {
+        Keys::Everything => return Route::All,
+        Keys::Cursor => return Route::Cursor,
+        keys if map.regions() == 1 => {
+            let all = matches!(keys, Keys::Sort) && keys.touches_everything(args);
+            return if all { Route::All } else { Route::One(0) };
+        }
+        _ => {}
     }
     match row.keys {
         Keys::Range { first, last, .. } if last == first as isize => {
@@ -91,11 +102,12 @@ impl Core {
         args: &Args<'_>,
         reply: &mut Reply,
     ) -> Result<Ran, Absent> {
-        let (ran, effects) = {
+        let (ran, effects, met) = {
             let mut home = self.home.borrow_mut();
             let Some(region) = home.region_mut(region) else {
-                return Err(Absent);
+                return Err(Absent::Lent);
             };
+            let before = reply.len();
             let settings = self.settings();
             let view = View::one(
                 &mut region.space,
@@ -105,11 +117,20 @@ impl Core {
                 &settings.tuning,
             );
             let ran = self.invoke(call, view, args, reply);
-            if region.space.has_met_due() {
-                self.expire_met(&mut region.space);
+            if region.space.has_missing() {
+                reply.truncate(before);
+                return Err(Absent::Cold(region.id, region.space.take_missing()));
             }
-            (ran, region.space.has_effects())
+            let mut met = Vec::new();
+            if region.space.has_met_due() {
+                met = self.expire_met(&mut region.space);
+            }
+            (ran, region.space.has_effects(), met)
         };
+        if !met.is_empty() {
+            let at = self.shared.map.region_of(&met[0].1);
+            self.propose_due(at, met);
+        }
         if effects {
             self.on_effects();
         }
@@ -128,14 +149,17 @@ impl Core {
         match route {
             Route::One(region) => self.run_on(region, call, args, reply),
             Route::Anywhere => {
-                let any = self.home.borrow().any().ok_or(Absent)?;
+                let any = self.home.borrow().any().ok_or(Absent::Lent)?;
                 self.run_on(any, call, args, reply)
             }
             Route::Several => {
-                let mut held = self.try_hold(regions).ok_or(Absent)?;
+                if self.shared.durable.is_some() {
+                    return Err(Absent::Lent);
+                }
+                let mut held = self.try_hold(regions).ok_or(Absent::Lent)?;
                 Ok(held.run(call, args, reply))
             }
-            Route::All | Route::Cursor => Err(Absent),
+            Route::All | Route::Cursor => Err(Absent::Lent),
         }
     }
 
@@ -163,14 +187,18 @@ impl Core {
         ran
     }
 
-    /// A command met keys whose time has come: they go now, unless clients are paused.
+    /// A command met keys whose time has come: they go now, unless clients are paused. On a durable
+    /// node only an entry of the log removes them: those to be proposed are returned.
     #[cold]
-    pub(super) fn expire_met(&self, space: &mut Keyspace) {
+    pub(super) fn expire_met(&self, space: &mut Keyspace) -> Vec<DueKey> {
         if self.shared.is_expiry_paused(self.now_ms()) {
             space.forget_met();
+        } else if self.shared.durable.is_some() {
+            return space.take_met();
         } else {
             space.expire_met(self.now_ms());
         }
+        Vec::new()
     }
 
     /// Writes a refusal and counts it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Keys, Run, WaitOn};
-use keyspace::Effect;
+use keyspace::{Effect, View};
 use resp::{Args, Reply};
 
 use super::lend::Held;
@@ -81,7 +81,11 @@ impl Core {
                 break;
             }
             for (region, db, key) in ready {
-                self.serve(region, db, &key);
+                if self.shared.durable.is_some() {
+                    self.serve_kept(region, db, &key);
+                } else {
+                    self.serve(region, db, &key);
+                }
             }
         }
         drop(serving);
@@ -118,6 +122,61 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// On a durable node: those in line whom the entry itself could not serve (a move to another
+    /// region, more elements than the command had arguments, an EXEC). Each is served over held
+    /// regions and told when that is kept.
+    fn serve_kept(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+        let there = self
+            .home
+            .borrow_mut()
+            .region_mut(region)
+            .is_none_or(|region| region.space.may_have(db, key));
+        if !there {
+            return;
+        }
+        let core = self.clone();
+        let key: Box<[u8]> = key.into();
+        tokio::task::spawn_local(async move {
+            loop {
+                let waiter = match core.claim_first(region, db, &key) {
+                    First::Claimed(waiter) => waiter,
+                    First::Nobody => return,
+                    First::NotNow => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        continue;
+                    }
+                };
+                let row = core.shared.commands.row(waiter.stat);
+                let command = only_key(row, &waiter.command.args(0), &key);
+                let regions = core.regions_of(row, &command.args(0));
+                let mut held = core.hold(&regions).await;
+                core.begin_batch();
+                held.load_keys_of(row, db, &command.args(0)).await;
+                let reply =
+                    held.with_view(waiter.db, |view| core.attempt_on(&waiter, &command, view));
+                let Some(reply) = reply else {
+                    if let Some(region) = held.region_of(&key) {
+                        region.put_waiter_first(db, &key, waiter.clone());
+                    }
+                    if waiter.claim.unserve() {
+                        core.answer_waiter(&waiter, None);
+                    }
+                    return;
+                };
+                let kept = held.commit().await;
+                waiter.claim.served();
+                match kept {
+                    Ok(()) => core.answer_waiter(&waiter, Some(reply)),
+                    Err(refusal) => {
+                        let mut reply = Reply::new(waiter.protocol);
+                        reply.refusal(&refusal);
+                        core.answer_waiter(&waiter, Some(reply.into_bytes()));
+                    }
+                }
+            }
+        });
     }
 
     /// One attempt over held regions; whether there was something. If not, the waiter is back at
@@ -183,18 +242,29 @@ impl Core {
 
     /// One attempt for a claimed waiter; true if its session has its reply.
     fn attempt(self: &Rc<Self>, waiter: &Waiter, command: &Kept, held: &mut Held) -> bool {
+        let reply = held.with_view(waiter.db, |view| self.attempt_on(waiter, command, view));
+        let Some(reply) = reply else {
+            return false;
+        };
+        waiter.claim.served();
+        self.answer_waiter(waiter, Some(reply));
+        true
+    }
+
+    /// The reply for a claimed waiter, if there is something for it.
+    pub(crate) fn attempt_on(
+        &self,
+        waiter: &Waiter,
+        command: &Kept,
+        view: View<'_>,
+    ) -> Option<Vec<u8>> {
         let row = self.shared.commands.row(waiter.stat);
         let args = command.args(0);
         let mut reply = Reply::new(waiter.protocol);
-        let result = held.with_view(waiter.db, |view| {
-            let waited_on = first_key(row, &args);
-            let source = view.kind(waited_on);
-            let result = call_function(row, view, &args, &mut reply);
-            (result, source)
-        });
-        match result {
+        let source = view.kind(first_key(row, &args));
+        match (call_function(row, view, &args, &mut reply), source) {
             (Ok(Attempt::Served), _) => {}
-            (Ok(Attempt::Empty), _) => return false,
+            (Ok(Attempt::Empty), _) => return None,
             // The key changed to another type: it keeps waiting. Only when it is the destination
             // that has the wrong type is the client told.
             (Err(refusal), source) => {
@@ -204,18 +274,16 @@ impl Core {
                     || refusal != Refusal::WrongType
                     || source != Some(keyspace::Kind::List)
                 {
-                    return false;
+                    return None;
                 }
                 reply.truncate(0);
                 reply.refusal(&refusal);
             }
         }
-        waiter.claim.served();
-        self.answer_waiter(waiter, Some(reply.into_bytes()));
-        true
+        Some(reply.into_bytes())
     }
 
-    fn answer_waiter(&self, waiter: &Waiter, reply: Option<Vec<u8>>) {
+    pub(crate) fn answer_waiter(&self, waiter: &Waiter, reply: Option<Vec<u8>>) {
         if waiter.core == self.id {
             // A session that is gone had its element taken before, as in Redis.
             let _ = self.tickets.deliver(waiter.ticket, Answer::Served(reply));
@@ -240,7 +308,7 @@ fn first_key<'a>(row: &Command, args: &Args<'a>) -> &'a [u8] {
 }
 
 /// The command with `key` as the only one it waits on: other keys may be on other cores.
-fn only_key(row: &Command, args: &Args<'_>, key: &[u8]) -> Kept {
+pub(crate) fn only_key(row: &Command, args: &Args<'_>, key: &[u8]) -> Kept {
     let mut kept = Kept::default();
     let waits_on_all = matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
     match row.keys {

@@ -12,11 +12,13 @@ use keyspace::{Keyspace, rdb};
 use tokio::net::TcpStream;
 
 use super::mailbox::Message;
-use super::{Core, CoreId, Home};
+use super::{Core, CoreId, Home, Map, Region};
+use crate::Commands;
 use crate::clients::is_local;
+use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
 use crate::listener::{self, ListenError};
 use crate::settings::Settings;
-use crate::shared::now_ms;
+use crate::shared::{now_ms, random_seed};
 use crate::{Shared, loading, log, session};
 
 /// Why a node did not start: one line for whoever started it.
@@ -29,6 +31,8 @@ pub enum StartError {
         error: rdb::Error,
     },
     Thread(std::io::Error),
+    /// The data directory is there and cannot be used.
+    Recover(RecoverError),
 }
 
 impl std::fmt::Display for StartError {
@@ -39,6 +43,11 @@ impl std::fmt::Display for StartError {
                 f,
                 "{}: {error}; put back a good copy, or move the file away to start empty",
                 path.display()
+            ),
+            StartError::Recover(error) => write!(
+                f,
+                "{error}; nothing was changed. Put back a good copy of the data directory, or start \
+                 with another one (--data-dir)"
             ),
             StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
@@ -52,6 +61,7 @@ const LAST_SAVE: Duration = Duration::from_secs(10);
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    checkpoints: Option<Checkpoints>,
 }
 
 /// Loads the dump, listens, starts the cores, and returns while they serve.
@@ -63,6 +73,54 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     let shared = Arc::new(Shared::new(settings));
     let mut homes = homes(&shared);
     load_dump(&shared, &mut homes)?;
+    serve(shared, homes, None)
+}
+
+/// Brings the regions up to the end of their logs, listens, starts the cores, and returns while
+/// they serve.
+pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, StartError> {
+    drop(listener::listen(&settings).map_err(StartError::Listen)?);
+    let (commands, seed) = (Commands::new(), random_seed());
+    let cores = settings.num_shards.max(1);
+    let mut progress = |entries| {
+        let text = format!("replaying the log: {entries} entries so far");
+        log::notice(&settings, &text);
+    };
+    let (tuning, progress) = (&settings.tuning, &mut progress);
+    let recovered = durable::recover(&stores, cores, seed, &commands, tuning, progress)
+        .map_err(StartError::Recover)?;
+    if recovered.replayed > 0 {
+        let (entries, seconds) = (recovered.replayed, recovered.took.as_secs_f64());
+        let text = format!("replayed {entries} entries of the log in {seconds:.3} s");
+        log::notice(&settings, &text);
+    }
+    let map = Map::of_regions(recovered.regions.len(), cores);
+    let durable = Durable::start(stores, settings.log_sync, map.regions());
+    let durable = durable.map_err(StartError::Thread)?;
+    durable.regions_known(recovered.regions.iter().map(|(space, _)| space));
+    let mut regions = recovered
+        .regions
+        .into_iter()
+        .enumerate()
+        .map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
+    let homes = (0..cores)
+        .map(|core| {
+            let own = map.regions_of(core);
+            Home::of(own.start, regions.by_ref().take(own.len()).collect())
+        })
+        .collect();
+    let shared = Arc::new(Shared::with(settings, map, commands, Some(durable)));
+    let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;
+    serve(shared, homes, Some(checkpoints))
+}
+
+/// Listens and starts the cores.
+fn serve(
+    shared: Arc<Shared>,
+    homes: Vec<Home>,
+    checkpoints: Option<Checkpoints>,
+) -> Result<Server, StartError> {
+    let listen = |settings: &Settings| listener::listen(settings).map_err(StartError::Listen);
     let (listeners, port) = listen(&shared.settings.current())?;
     shared.port.store(port, Ordering::Relaxed);
     let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) >= listeners.len();
@@ -82,7 +140,11 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
             .map_err(StartError::Thread)?;
         threads.push(thread);
     }
-    Ok(Server { shared, threads })
+    Ok(Server {
+        shared,
+        threads,
+        checkpoints,
+    })
 }
 
 impl Server {
@@ -101,13 +163,16 @@ impl Server {
     }
 
     /// Ends all sessions and threads.
-    pub fn stop(self) {
+    pub fn stop(mut self) {
         self.shared.shutdown.ask();
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Message::Stop);
         }
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.stop();
         }
         // A save that ends with the cores removes its file; one that is whole is finished.
         let asked = Instant::now();
@@ -200,6 +265,9 @@ fn run(
             tokio::task::spawn_local(accept(core.clone(), listener));
         }
         tokio::task::spawn_local(core.clone().run_upkeep());
+        if core.shared.durable.is_some() {
+            tokio::task::spawn_local(core.clone().run_composer());
+        }
         if id == 0 {
             tokio::task::spawn_local(core.clone().run_save_points());
         }

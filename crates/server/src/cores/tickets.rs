@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use keyspace::rows::{LoadRequest, Loaded, RowError};
 use slab::Slab;
 
 use super::Core;
@@ -21,6 +22,10 @@ pub enum Answer {
     Regions(Vec<RegionBox>),
     /// Reply of a blocked command; `None` if it was cancelled while being served.
     Served(Option<Vec<u8>>),
+    /// Rows of a key that was not in memory.
+    Fetched(Box<(LoadRequest, Result<Loaded, RowError>)>),
+    /// Whether entries of held regions are on disk.
+    Logged(bool),
 }
 
 enum State {

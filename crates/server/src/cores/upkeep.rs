@@ -49,6 +49,9 @@ impl Core {
 
     /// Removes due keys, slice by slice, until none is left.
     async fn expire(self: &Rc<Self>) {
+        if self.shared.durable.is_some() {
+            return self.expire_by_log();
+        }
         let count = self.home.borrow().count();
         let mut at = 0;
         while at < count
@@ -69,6 +72,21 @@ impl Core {
                 tokio::time::sleep(PAUSE).await;
                 self.begin_batch();
             }
+        }
+    }
+
+    /// On a durable node entries of the log remove due keys; what is left when they are applied
+    /// follows them.
+    fn expire_by_log(self: &Rc<Self>) {
+        if !self.settings().active_expire || self.shared.is_expiry_paused(self.now_ms()) {
+            return;
+        }
+        let (first, count) = {
+            let home = self.home.borrow();
+            (home.first(), home.count())
+        };
+        for region in first..first + count {
+            self.expire_rows(region);
         }
     }
 

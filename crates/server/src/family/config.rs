@@ -116,7 +116,7 @@ fn resetstat<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply
     Box::pin(async move {
         let mut held = session.hold_all().await;
         held.spaces().for_each(super::info::reset_counters);
-        session.release(held);
+        session.release(held).await;
         session.shared().stats.iter().for_each(|core| core.reset());
         reply.ok();
         Ok(())

@@ -103,7 +103,7 @@ async fn sleep(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Res
     let seconds = args.float(2).unwrap_or(0.0).clamp(0.0, 1e9);
     let held = session.hold_all().await;
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-    session.release(held);
+    session.release(held).await;
     reply.ok();
     Ok(())
 }
@@ -121,6 +121,7 @@ async fn on_key(
     let region = session.shared().map.region_of(key);
     let (db, tuning) = (session.db, session.shared().settings.current());
     let mut held = session.hold_all().await;
+    held.load_missing_of(vec![(db, key.into())]).await;
     let result = match held.spaces().nth(region) {
         Some(space) => {
             let view = View::one(space, db, now_ms(), 0, &tuning.tuning);
@@ -128,7 +129,7 @@ async fn on_key(
         }
         None => Err(Refusal::NoSuchKey),
     };
-    session.release(held);
+    session.release(held).await;
     result
 }
 
@@ -210,7 +211,7 @@ async fn htstats(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> R
             space.table_bytes(db)
         ));
     }
-    session.release(held);
+    session.release(held).await;
     text.push_str(&format!("[Expires HT]\n{with_deadline} keys\n"));
     reply.verbatim(&text);
     Ok(())
@@ -219,9 +220,14 @@ async fn htstats(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> R
 async fn digest_all(session: &mut Session, reply: &mut Reply) -> Result<(), Refusal> {
     let settings = session.shared().settings.current();
     let mut held = session.hold_all().await;
-    let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
-    let digest = digest::of_everything(&mut spaces, now_ms(), &settings.tuning);
-    session.release(held);
+    let digest = loop {
+        let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
+        let digest = digest::of_everything(&mut spaces, now_ms(), &settings.tuning);
+        if !held.load_missing().await {
+            break digest;
+        }
+    };
+    session.release(held).await;
     reply.simple(&digest.to_string());
     Ok(())
 }
@@ -234,6 +240,8 @@ async fn digest_values(
     let (db, settings) = (session.db, session.shared().settings.current());
     let map = session.shared().map;
     let mut held = session.hold_all().await;
+    let keys = args.iter_from(2).map(|key| (db, key.into()));
+    held.load_missing_of(keys.collect()).await;
     let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
     reply.array(args.len() - 2);
     for key in args.iter_from(2) {
@@ -246,7 +254,7 @@ async fn digest_values(
             .unwrap_or_default();
         reply.simple(&digest.to_string());
     }
-    session.release(held);
+    session.release(held).await;
     Ok(())
 }
 
@@ -282,7 +290,7 @@ async fn populate(
             txn.put_string(&key, &value, Expire::Clear);
         }
     }
-    session.release(held);
+    session.release(held).await;
     reply.ok();
     Ok(())
 }

@@ -128,7 +128,7 @@ fn info<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) 
         let totals = if chosen.iter().any(|name| regions.contains(name)) {
             let mut held = session.hold_all().await;
             let totals = Totals::of(held.spaces());
-            session.release(held);
+            session.release(held).await;
             totals
         } else {
             Totals::default()

@@ -98,7 +98,7 @@ fn stats<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) ->
     Box::pin(async move {
         let mut held = session.hold_all().await;
         let totals = Totals::of(held.spaces());
-        session.release(held);
+        session.release(held).await;
         memory::publish();
         let shared = session.shared();
         let used = memory::used_memory();

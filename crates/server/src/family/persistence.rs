@@ -177,7 +177,7 @@ pub async fn reload(
     if let Some((run, ended)) = claimed {
         let saved = snapshotting::save_held(&core, &mut held, run, ended).await;
         if let Err(error) = saved {
-            session.release(held);
+            session.release(held).await;
             return Err(not_saved(&error));
         }
     }
@@ -188,6 +188,13 @@ pub async fn reload(
         Ok(summary) => summary.is_some(),
         Err(_) => false,
     };
+    if shared.durable.is_some() {
+        // The rows are the data: what is in memory goes, and comes back from them.
+        held.spaces().for_each(Keyspace::uncache_all);
+        session.release(held).await;
+        reply.ok();
+        return Ok(());
+    }
     let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
     if flush && good {
         for space in &mut spaces {
@@ -197,7 +204,7 @@ pub async fn reload(
     let (map, tuning) = (&shared.map, &settings.tuning);
     let restored = loading::restore(&path, map, &mut spaces, tuning, now_ms(), &mut |_| {});
     let changes = spaces.iter().map(|space| space.changes()).sum();
-    session.release(held);
+    session.release(held).await;
     let status = &shared.saving;
     match restored {
         Ok(Some(restored)) => {

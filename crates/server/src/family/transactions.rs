@@ -127,6 +127,8 @@ fn watch<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
         regions.dedup();
         let mut held = session.hold(&regions).await;
         let db = session.db;
+        let keys = args.iter_from(1).map(|key| (db, key.into()));
+        held.load_missing_of(keys.collect()).await;
         for key in args.iter_from(1) {
             let known = |watch: &Watch| watch.db == db && *watch.key == *key;
             if session.watched.iter().any(known) {
@@ -144,7 +146,7 @@ fn watch<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
                 flag,
             });
         }
-        session.release(held);
+        session.release(held).await;
         reply.ok();
         Ok(())
     })

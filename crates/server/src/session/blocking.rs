@@ -53,14 +53,25 @@ impl Connection {
             core.refuse(&refusal, out);
             return Ok(());
         }
+        if let Some(durable) = &core.shared.durable
+            && let Some(refusal) = durable.refusal()
+        {
+            core.refuse(&refusal, out);
+            return Ok(());
+        }
         let mut regions = core.regions_of(row, &args);
         if regions.is_empty() {
-            regions.push(core.shared.map.regions_of(core.id).start);
+            regions.push(core.shared.map.any_of(core.id));
         }
         let (ticket, waiter, timeout) = {
             let mut held = core.hold(&regions).await;
             core.begin_batch();
-            if held.run(&call, &args, out) != Ran::Empty {
+            let before = out.len();
+            if held.run_loaded(&call, &args, out).await != Ran::Empty {
+                if let Err(refusal) = held.commit().await {
+                    out.truncate(before);
+                    core.refuse(&refusal, out);
+                }
                 return Ok(());
             }
             // The attempt has refused a wrong timeout in its place among the other checks.

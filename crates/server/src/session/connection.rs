@@ -104,6 +104,7 @@ pub async fn serve(core: Rc<Core>, stream: TcpStream) {
             pending: Pending::default(),
             out: Reply::new(Protocol::Resp2),
             regions: Vec::new(),
+            cold: None,
             hush: None,
         },
     };

@@ -124,6 +124,10 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         session.core.begin_batch();
     }
     session.in_exec = true;
+    if let Some(held) = &mut session.held {
+        let keys = watched.iter().map(|watch| (watch.db, watch.key.clone()));
+        held.load_missing_of(keys.collect()).await;
+    }
     let result = if session.is_dirty(&watched) {
         reply.null_array();
         Ok(())
@@ -131,7 +135,10 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         session.run_transaction(&multi, reply).await
     };
     session.in_exec = false;
-    session.held = None;
+    let mut held = session.held.take();
+    if let Some(held) = &mut held {
+        held.commit().await?;
+    }
     result
 }
 
@@ -157,7 +164,7 @@ impl Session {
                 Route::One(one) => regions.push(one),
                 Route::Several => regions.extend_from_slice(&found),
                 Route::All | Route::Cursor => return all(),
-                Route::Anywhere => regions.push(map.regions_of(self.core.id).start),
+                Route::Anywhere => regions.push(map.any_of(self.core.id)),
             }
         }
         regions.sort_unstable();
@@ -196,13 +203,13 @@ impl Session {
                     }
                     _ => core.refuse(&wrong_arity(row), reply),
                 },
-                _ => self.run_queued(stat, &args, reply),
+                _ => self.run_queued(stat, &args, reply).await,
             }
         }
         Ok(())
     }
 
-    fn run_queued(&mut self, stat: usize, args: &Args<'_>, reply: &mut Reply) {
+    async fn run_queued(&mut self, stat: usize, args: &Args<'_>, reply: &mut Reply) {
         let core = self.core.clone();
         let row = core.shared.commands.row(stat);
         let call = Call {
@@ -215,7 +222,7 @@ impl Session {
             core.refuse(&Refusal::new("ERR internal error"), reply);
             return;
         };
-        if held.run(&call, args, reply) == Ran::Empty
+        if held.run_loaded(&call, args, reply).await == Ran::Empty
             && let Run::Block(block) = &row.run
         {
             nil(block, reply);

@@ -129,10 +129,12 @@ impl Session {
         self.hold(&all).await
     }
 
-    /// Gives back what [`Session::hold_all`] gave.
-    pub fn release(&mut self, held: Held) {
+    /// Gives back what [`Session::hold_all`] gave, once what was changed is kept.
+    pub async fn release(&mut self, mut held: Held) {
         if self.in_exec {
             self.held = Some(held);
+        } else if let Err(refusal) = held.commit().await {
+            crate::log::warning(&self.shared().settings.current(), refusal.text());
         }
     }
 

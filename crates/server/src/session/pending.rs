@@ -12,10 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::DbIndex;
+use command::Command;
 use resp::{Args, Protocol, Reply};
 
 use crate::clients::Client;
-use crate::cores::{Answer, Batch, Core, CoreId, Message, Ticket};
+use crate::cores::{Answer, Batch, Core, CoreId, Message, RegionId, Ticket};
 
 /// Commands, and bytes of them, after which a session waits for its replies before it reads on.
 const MAX_COMMANDS: usize = 1024;
@@ -25,13 +26,21 @@ const MAX_BYTES: usize = 256 * 1024;
 enum Source {
     /// In the output, up to this byte.
     Here(usize),
-    /// The next reply of this core.
-    Core(CoreId),
+    /// The next reply of this lane.
+    Lane(usize),
+}
+
+/// Where a command goes: a core, and which batch for it. A durable node has one per region, else
+/// there is one per core.
+#[derive(Clone, Copy)]
+pub struct Lane {
+    pub target: CoreId,
+    pub at: usize,
 }
 
 #[derive(Default)]
 pub struct Pending {
-    /// By core; empty until the first command for another core.
+    /// By lane; empty until the first command for one.
     batches: Vec<Option<Box<Batch>>>,
     order: Vec<Source>,
     /// Bytes of the output that `order` knows of.
@@ -50,25 +59,41 @@ impl Pending {
         self.commands >= MAX_COMMANDS || self.bytes >= MAX_BYTES
     }
 
-    /// Adds a command for another core.
+    /// Whether a write for this region waits.
+    pub fn has_writes(&self, region: RegionId) -> bool {
+        let batch = self.batches.get(region).and_then(Option::as_ref);
+        batch.is_some_and(|batch| batch.writes)
+    }
+
+    /// Adds a command for another core, or for the log.
     #[allow(clippy::too_many_arguments)]
     pub fn push(
         &mut self,
         core: &Core,
         client: &Arc<Client>,
-        target: CoreId,
+        lane: Lane,
+        row: &Command,
         stat: usize,
         db: DbIndex,
         args: &Args<'_>,
         out: &Reply,
     ) {
         if self.batches.is_empty() {
-            self.batches.resize_with(core.shared.map.cores(), || None);
+            let map = &core.shared.map;
+            let lanes = match core.shared.durable {
+                Some(_) => map.regions(),
+                None => map.cores(),
+            };
+            self.batches.resize_with(lanes, || None);
         }
-        let Some(slot) = self.batches.get_mut(target) else {
+        let Some(slot) = self.batches.get_mut(lane.at) else {
             return;
         };
-        let batch = slot.get_or_insert_with(|| Batch::new(core.id, target, client.clone()));
+        let batch = slot.get_or_insert_with(|| Batch::new(core.id, lane.target, client.clone()));
+        if core.shared.durable.is_some() {
+            batch.region = lane.at;
+            batch.writes |= row.is_write();
+        }
         let before = batch.commands.size_bytes();
         batch.commands.push(args);
         batch.heads.push((stat as u16, db));
@@ -78,28 +103,35 @@ impl Pending {
             self.known = out.len();
             self.order.push(Source::Here(self.known));
         }
-        self.order.push(Source::Core(target));
+        self.order.push(Source::Lane(lane.at));
     }
 
     /// Sends all batches, one message per core, waits for their replies and puts them into `out`
     /// in the order of the requests.
     pub async fn settle(&mut self, core: &Rc<Core>, protocol: Protocol, out: &mut Reply) {
-        let mut tickets: Vec<(CoreId, Ticket)> = Vec::new();
-        for target in 0..self.batches.len() {
-            let Some(mut batch) = take_filled(&mut self.batches[target]) else {
+        let mut tickets: Vec<(usize, Ticket)> = Vec::new();
+        for lane in 0..self.batches.len() {
+            let Some(mut batch) = take_filled(&mut self.batches[lane]) else {
                 continue;
             };
-            core.credit(target).await;
+            let target = batch.target;
+            if target != core.id {
+                core.credit(target).await;
+            }
             let ticket = Ticket::new(core);
             batch.ticket = ticket.number();
             batch.replies.set_protocol(protocol);
-            core.stats().batches_sent.add(1);
-            core.send(target, Message::Batch(batch));
-            tickets.push((target, ticket));
+            if target == core.id {
+                core.on_batch(batch);
+            } else {
+                core.stats().batches_sent.add(1);
+                core.send(target, Message::Batch(batch));
+            }
+            tickets.push((lane, ticket));
         }
-        for (target, ticket) in tickets {
+        for (lane, ticket) in tickets {
             if let Answer::Batch(batch) = ticket.await {
-                self.batches[target] = Some(batch);
+                self.batches[lane] = Some(batch);
             }
         }
         self.stitch(core, out);
@@ -116,12 +148,12 @@ impl Pending {
                     whole.extend_from_slice(&out.as_bytes()[here..end]);
                     here = end;
                 }
-                Source::Core(target) => {
-                    let Some(Some(batch)) = self.batches.get(target) else {
+                Source::Lane(lane) => {
+                    let Some(Some(batch)) = self.batches.get(lane) else {
                         continue;
                     };
-                    let nth = taken[target];
-                    taken[target] += 1;
+                    let nth = taken[lane];
+                    taken[lane] += 1;
                     let start = match nth {
                         0 => 0,
                         _ => batch.ends.get(nth - 1).copied().unwrap_or(0),

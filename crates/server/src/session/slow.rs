@@ -32,6 +32,14 @@ impl Connection {
                 let all: Vec<RegionId> = (0..self.work.session.shared().map.regions()).collect();
                 self.run_held(stat, &all).await;
             }
+            Slow::Cold => {
+                if let Some((region, keys)) = self.work.cold.take() {
+                    let core = self.work.session.core.clone();
+                    core.load_home(region, &keys).await;
+                    core.begin_batch();
+                }
+                self.again().await?;
+            }
             Slow::Scan { stat } => self.scan(stat).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
@@ -91,13 +99,18 @@ impl Connection {
             return;
         }
         let mut held = if regions.is_empty() {
-            core.hold(&[core.shared.map.regions_of(core.id).start])
-                .await
+            core.hold(&[core.shared.map.any_of(core.id)]).await
         } else {
             core.hold(regions).await
         };
         core.begin_batch();
-        held.run(&call, &args, &mut self.work.out);
+        let out = &mut self.work.out;
+        let before = out.len();
+        held.run_loaded(&call, &args, out).await;
+        if let Err(refusal) = held.commit().await {
+            out.truncate(before);
+            core.refuse(&refusal, out);
+        }
     }
 
     /// SCAN goes through the cores one after the other; the region in the cursor says where it is.
@@ -118,7 +131,7 @@ impl Connection {
         let map = core.shared.map;
         let Some(mut cursor) = base::number::parse_u64(args.at(1)) else {
             // The command itself says what is wrong with the cursor.
-            let any = map.regions_of(core.id).start;
+            let any = map.any_of(core.id);
             let mut held = core.hold(&[any]).await;
             held.run(&call, &args, out);
             return;
@@ -152,7 +165,7 @@ impl Connection {
             keys.extend_from_slice(step.keys);
             found += step.found;
             cursor = match step.cursor {
-                0 if owner + 1 == map.cores() => 0,
+                0 if regions.end == map.regions() => 0,
                 0 => (regions.end as u64) << CURSOR_BITS,
                 next => first + next,
             };

@@ -4,15 +4,19 @@
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::Refusal;
+use base::{DbIndex, Refusal};
 use command::{Command, Flags, Run};
 use resp::{Args, Reply};
 
-use super::pending::Pending;
+use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
 use crate::cores::{Absent, Call, RegionId, Route, route};
+use crate::durable::is_logged_as_given;
 use crate::shared::now_ms;
+
+/// Keys of a region that are not in memory.
+pub(super) type Cold = (RegionId, Vec<(DbIndex, Box<[u8]>)>);
 
 /// A session with its replies, and what it waits for from other cores.
 pub(super) struct Work {
@@ -21,6 +25,8 @@ pub(super) struct Work {
     pub out: Reply,
     /// Room for the regions of one command.
     pub regions: Vec<RegionId>,
+    /// Keys to be fetched, and their region.
+    pub cold: Option<Cold>,
     /// CLIENT REPLY is not on: the mode, and where in `out` the command's reply begins.
     pub hush: Option<(ReplyMode, usize)>,
 }
@@ -54,6 +60,8 @@ pub(super) enum Slow {
         stat: usize,
         run: LaterFn,
     },
+    /// For keys that are not in memory, in `Work::cold`; then once more.
+    Cold,
     /// CLIENT PAUSE.
     Pause {
         writes: bool,
@@ -74,15 +82,11 @@ impl Work {
             return self.dispatch_special(number, stat, args);
         }
         match row.run {
-            Run::Read(_) | Run::Write(_) => run_data(
-                &self.session,
-                &mut self.pending,
-                &mut self.out,
-                &mut self.regions,
-                row,
-                stat,
-                args,
-            ),
+            Run::Read(_) | Run::Write(_) => {
+                let rest = (&mut self.pending, &mut self.out);
+                let found = (&mut self.regions, &mut self.cold);
+                run_data(&self.session, rest, found, row, stat, args)
+            }
             Run::Block(_) => Step::Slow(Slow::Block { stat }),
             Run::Session | Run::Container => self.run_session(number, stat, args),
         }
@@ -129,15 +133,11 @@ impl Work {
                     _ => Step::Slow(Slow::Hold { stat }),
                 }
             }
-            Run::Read(_) | Run::Write(_) => run_data(
-                &self.session,
-                &mut self.pending,
-                &mut self.out,
-                &mut self.regions,
-                row,
-                stat,
-                args,
-            ),
+            Run::Read(_) | Run::Write(_) => {
+                let rest = (&mut self.pending, &mut self.out);
+                let found = (&mut self.regions, &mut self.cold);
+                run_data(&self.session, rest, found, row, stat, args)
+            }
             Run::Block(_) => Step::Slow(Slow::Block { stat }),
             Run::Session | Run::Container => self.run_session(number, stat, args),
         };
@@ -278,9 +278,8 @@ fn is_control(name: &str) -> bool {
 #[inline]
 fn run_data(
     session: &Session,
-    pending: &mut Pending,
-    out: &mut Reply,
-    regions: &mut Vec<RegionId>,
+    (pending, out): (&mut Pending, &mut Reply),
+    (regions, cold): (&mut Vec<RegionId>, &mut Option<Cold>),
     row: &Command,
     stat: usize,
     args: &Args<'_>,
@@ -288,6 +287,39 @@ fn run_data(
     let core = &session.core;
     let map = &core.shared.map;
     let route = route(map, row, args, regions);
+    if let Some(durable) = &core.shared.durable
+        && (row.is_write() || !pending.is_empty())
+    {
+        if let (true, Some(refusal)) = (row.is_write(), durable.refusal()) {
+            core.stats().on_rejected(Some(stat));
+            core.refuse(&refusal, out);
+            return Step::Done;
+        }
+        // Writes go through the log of their region, and reads behind them follow in line.
+        match route {
+            Route::One(region) if !is_logged_as_given(row) => {
+                *regions = vec![region];
+                return Step::Slow(Slow::Hold { stat });
+            }
+            Route::One(region) if row.is_write() || pending.has_writes(region) => {
+                let target = map.core_of(region);
+                let lane = Lane { target, at: region };
+                pending.push(
+                    core,
+                    &session.client,
+                    lane,
+                    row,
+                    stat,
+                    session.db,
+                    args,
+                    out,
+                );
+                return Step::Done;
+            }
+            Route::Several => return Step::Slow(Slow::Hold { stat }),
+            _ => {}
+        }
+    }
     let owner = match route {
         Route::One(region) => map.core_of(region),
         Route::Anywhere => core.id,
@@ -304,7 +336,22 @@ fn run_data(
         Route::Cursor => return Step::Slow(Slow::Scan { stat }),
     };
     if owner != core.id {
-        pending.push(core, &session.client, owner, stat, session.db, args, out);
+        let at = match route {
+            Route::One(region) if core.shared.durable.is_some() => region,
+            _ if core.shared.durable.is_some() => return Step::Slow(Slow::Hold { stat }),
+            _ => owner,
+        };
+        let lane = Lane { target: owner, at };
+        pending.push(
+            core,
+            &session.client,
+            lane,
+            row,
+            stat,
+            session.db,
+            args,
+            out,
+        );
         return Step::Done;
     }
     let call = Call {
@@ -324,13 +371,17 @@ fn run_data(
     }
     match core.run_here(route, regions, &call, args, out) {
         Ok(_) => Step::Done,
-        Err(Absent) => {
+        Err(Absent::Lent) => {
             if let Route::One(region) = route {
                 *regions = vec![region];
             } else if route == Route::Anywhere {
-                *regions = vec![map.regions_of(core.id).start];
+                *regions = vec![map.any_of(core.id)];
             }
             Step::Slow(Slow::Hold { stat })
+        }
+        Err(Absent::Cold(region, keys)) => {
+            *cold = Some((region, keys));
+            Step::Slow(Slow::Cold)
         }
     }
 }

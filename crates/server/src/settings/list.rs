@@ -89,9 +89,9 @@ pub const ALL: &[Setting] = &[
     change(
         row(
             "engine",
-            Kind::Choice(&["memory"]),
-            "memory",
-            "Where data lives. `memory`: native structures in memory, saved to an RDB file.",
+            Kind::Choice(&["rocksdb", "memory"]),
+            "rocksdb",
+            "Where data lives. `rocksdb`: on disk, what fits in memory too; every write is in the log before it is acknowledged. `memory`: in memory only, saved to an RDB file.",
         ),
         Change::Start,
     ),
@@ -394,10 +394,37 @@ pub const ALL: &[Setting] = &[
         Change::Protected,
     ),
     row(
+        "log-sync",
+        Kind::Choice(&["always", "everysec", "no"]),
+        "always",
+        "Engine rocksdb: when a write is acknowledged. `always`: when it is on disk; `everysec`: at once, it is on disk a second later; `no`: at once, the system decides.",
+    ),
+    row(
+        "cache-size",
+        BYTES,
+        "0",
+        "Engine rocksdb: memory for values; the least used leave it and stay on disk. 0: a third of the machine's memory.",
+    ),
+    change(
+        row(
+            "block-cache-size",
+            BYTES,
+            "0",
+            "Engine rocksdb: memory for blocks of files. 0: a twelfth of the machine's memory.",
+        ),
+        Change::Start,
+    ),
+    row(
+        "log-size",
+        BYTES,
+        "64mb",
+        "Engine rocksdb: the log is cut when it has grown to this size; a start after a crash replays at most about so much.",
+    ),
+    row(
         "save",
         Kind::Save,
         "3600 1 300 100 60 10000",
-        "Save when so many seconds have passed since the last time with at least so many changes; empty: only when asked.",
+        "Engine memory (with rocksdb only if given): save when so many seconds have passed since the last time with at least so many changes; empty: only when asked.",
     ),
     row(
         "rdbcompression",
@@ -428,9 +455,11 @@ pub const ALL: &[Setting] = &[
     ),
     row(
         "appendonly",
-        Kind::Off("this engine has no append-only file; use 'save'"),
+        Kind::Off(
+            "there is no append-only file here; use the engine rocksdb, whose log is always on",
+        ),
         "no",
-        "There is no append-only file with the memory engine.",
+        "There is no append-only file: the log of the engine rocksdb is what Redis' file is, see `log-sync`.",
     ),
     row(
         "shutdown-on-sigterm",

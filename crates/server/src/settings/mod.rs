@@ -21,7 +21,7 @@ use base::glob;
 pub use kind::{OutputLimit, OutputLimits, SavePoint, Value};
 pub use list::{Change, Setting};
 pub use rewrite::RewriteError;
-pub use values::{LogLevel, Permit, Rows, SaveAtExit, Settings};
+pub use values::{Engine, LogLevel, Permit, Rows, SaveAtExit, Settings};
 
 /// The settings of a node, shared by all cores.
 pub struct SettingsCell {
@@ -237,7 +237,7 @@ mod tests {
             (
                 "appendonly",
                 "yes",
-                "this engine has no append-only file; use 'save'",
+                "there is no append-only file here; use the engine rocksdb, whose log is always on",
             ),
         ] {
             let error = settings.set(&[(name, text)], true).unwrap_err();

@@ -1,11 +1,13 @@
 //! The settings as typed fields, read by the rest of the server.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use keyspace::{EvictionPolicy, Tuning};
 
 use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
+use crate::durable::LogSync;
 
 /// The value of every row, and whether the user gave it, at start or since.
 #[derive(Debug, Clone)]
@@ -23,6 +25,11 @@ pub struct Settings {
     /// `DEBUG SET-ACTIVE-EXPIRE`.
     pub active_expire: bool,
 
+    pub engine: Engine,
+    pub log_sync: LogSync,
+    pub cache_bytes: usize,
+    pub block_cache_bytes: usize,
+    pub log_bytes: u64,
     pub num_shards: usize,
     pub redis_port: u16,
     /// Addresses listened on; a leading `-` makes a failure to bind harmless.
@@ -59,6 +66,22 @@ pub struct Settings {
     pub latency_tracking: bool,
     pub latency_percentiles: Vec<f64>,
     pub loglevel: LogLevel,
+}
+
+/// Where data lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Memory,
+    Rocksdb,
+}
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Memory => "memory",
+            Engine::Rocksdb => "rocksdb",
+        }
+    }
 }
 
 /// Who may do something dangerous.
@@ -118,6 +141,11 @@ impl Default for Settings {
             },
             config_file: None,
             active_expire: true,
+            engine: Engine::Rocksdb,
+            log_sync: LogSync::Always,
+            cache_bytes: 0,
+            block_cache_bytes: 0,
+            log_bytes: 0,
             num_shards: 0,
             redis_port: 0,
             bind: Vec::new(),
@@ -189,6 +217,24 @@ impl Settings {
 
     /// Brings the typed fields up to date with the rows.
     pub fn refresh(&mut self) {
+        self.engine = match self.text("engine").as_str() {
+            "memory" => Engine::Memory,
+            _ => Engine::Rocksdb,
+        };
+        self.log_sync = match self.text("log-sync").as_str() {
+            "everysec" => LogSync::EverySecond,
+            "no" => LogSync::No,
+            _ => LogSync::Always,
+        };
+        self.cache_bytes = match self.bytes("cache-size") {
+            0 => machine_memory_bytes() / 3,
+            given => given as usize,
+        };
+        self.block_cache_bytes = match self.bytes("block-cache-size") {
+            0 => machine_memory_bytes() / 12,
+            given => given as usize,
+        };
+        self.log_bytes = self.bytes("log-size");
         self.num_shards = match self.int("num-shards") {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n as usize,
@@ -229,6 +275,10 @@ impl Settings {
         self.dbfilename = self.text("dbfilename");
         if let Value::Save(points) = self.value("save") {
             self.save = points.clone();
+        }
+        let save_given = list::find("save").is_some_and(|row| self.is_given(row));
+        if self.engine == Engine::Rocksdb && !save_given {
+            self.save.clear(); // the log keeps everything
         }
         self.rdbcompression = self.flag("rdbcompression");
         self.rdbchecksum = self.flag("rdbchecksum");
@@ -317,6 +367,17 @@ impl Settings {
 fn unexpected<T: Default>(name: &str, value: &Value) -> T {
     debug_assert!(false, "setting {name} is {value:?}");
     T::default()
+}
+
+/// Memory of the machine; one gigabyte if it does not tell.
+fn machine_memory_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+        kib.unwrap_or(1024 * 1024usize) * 1024
+    })
 }
 
 fn policy(text: &str) -> EvictionPolicy {

@@ -93,7 +93,7 @@ pub const ROWS: &[Command] = &[
         name: "spop",
         arity: Arity::AtLeast(2),
         run: Run::Write(random::spop),
-        flags: WRITE,
+        flags: WRITE.union(Flags::BY_EFFECT),
         complexity: "O(N) where N is the number of members taken.",
         summary: "Removes and returns members of a set at random.",
         ..SET

@@ -58,7 +58,7 @@ pub fn server(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("run_id", &shared.run_id);
     lines.add("tcp_port", shared.port.load(Ordering::Relaxed));
     lines.add("num_shards", shared.stats.len());
-    lines.add("engine", "memory");
+    lines.add("engine", settings.engine.name());
     lines.add("server_time_usec", now_ms() * 1000);
     lines.add("uptime_in_seconds", uptime);
     lines.add("uptime_in_days", uptime / 86400);

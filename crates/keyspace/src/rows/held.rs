@@ -1,0 +1,64 @@
+//! What a holder of a region asks of its keyspace, besides running commands on it.
+
+use base::DbIndex;
+
+use super::{Changes, State, VOID};
+use crate::Keyspace;
+
+impl State {
+    /// The (home, index id) pairs whose rows are alive.
+    pub fn alive(&self, home: u64) -> impl Iterator<Item = (u64, u64)> {
+        self.dbs.iter().map(move |db| (home, db.index_id))
+    }
+}
+
+impl Keyspace {
+    /// Whether the running entry has changed anything.
+    pub fn has_changes(&self) -> bool {
+        self.durable.as_ref().is_some_and(|it| it.has_changes())
+    }
+
+    /// Ends an entry that has changed nothing, without a trace.
+    pub fn abandon_entry(&mut self) {
+        if let Some(durable) = &mut self.durable {
+            debug_assert!(!durable.has_changes(), "changes would be lost");
+            durable.entry = None;
+        }
+        self.forget_void();
+    }
+
+    /// Ends an entry that could not be kept. What is in memory is ahead of the log then: only for a
+    /// node that writes no more.
+    pub fn forget_changes(&mut self) {
+        self.end_entry(0, &mut Changes::new());
+    }
+
+    /// Whether all there is is in memory.
+    pub fn is_complete(&self) -> bool {
+        self.dbs.iter().all(|db| db.cold_keys == 0)
+    }
+
+    /// Whether there may be something at `key`: in memory, or in rows that nobody has looked at.
+    pub fn may_have(&self, db: DbIndex, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        let there = |db: &crate::memory::db::Db| db.table.find(hash, key).is_some();
+        self.dbs.get(db as usize).is_some_and(there) || !self.is_resident(db, key)
+    }
+
+    /// Drops all of the cache: everything comes back from its rows.
+    pub fn uncache_all(&mut self) {
+        if self.durable.is_none() {
+            return;
+        }
+        for db in 0..VOID {
+            let keys: Vec<Box<[u8]>> = self.dbs[db]
+                .table
+                .iter()
+                .map(|entry| entry.key().into())
+                .collect();
+            for key in keys {
+                self.uncache(db as DbIndex, &key);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Opens what the chosen engine needs and starts the node on it.
+
+use std::sync::Arc;
+
+use rocks::{DataDir, Log, LogSettings, Store, StoreSettings};
+use server::settings::Engine;
+use server::{Settings, Stores};
+
+/// A running node, with the lock on its data.
+pub struct Node {
+    pub server: server::Server,
+    /// Let go when everything is closed.
+    _data: Option<DataDir>,
+}
+
+impl Node {
+    /// Serves until it is asked to stop, then closes everything.
+    pub fn wait(self) {
+        self.server.wait();
+    }
+}
+
+/// Starts a node, or says in one line why not.
+pub fn start(settings: Settings) -> Result<Node, String> {
+    match settings.engine {
+        Engine::Memory => Ok(Node {
+            server: server::start(settings).map_err(|error| error.to_string())?,
+            _data: None,
+        }),
+        Engine::Rocksdb => {
+            let data = DataDir::open(&settings.dir).map_err(|error| error.to_string())?;
+            let stores = open(&settings, &data)?;
+            Ok(Node {
+                server: server::start_durable(settings, stores)
+                    .map_err(|error| error.to_string())?,
+                _data: Some(data),
+            })
+        }
+    }
+}
+
+fn open(settings: &Settings, data: &DataDir) -> Result<Stores, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let rows = StoreSettings {
+        block_cache_bytes: settings.block_cache_bytes,
+        ..StoreSettings::for_machine(settings.block_cache_bytes.saturating_mul(12), cpus)
+    };
+    let log = LogSettings {
+        file_bytes: (settings.log_bytes / 4).max(1 << 20),
+        keep_bytes: settings.log_bytes.max(4 << 20),
+        ..LogSettings::default()
+    };
+    let rows = Store::open(&data.rows(), &rows).map_err(|error| error.to_string())?;
+    let log = Log::open(&data.log(), &log).map_err(|error| error.to_string())?;
+    Ok(Stores {
+        rows: rows as Arc<_>,
+        log: log as Arc<_>,
+    })
+}

@@ -1,0 +1,438 @@
+//! Committed entries become state: their commands run, the rows they change go to the store with
+//! the applied index in one write, then the replies leave.
+//!
+//! A core never waits here. Keys that are not in memory are fetched first ([`super::load`]), a
+//! store that is behind is asked again a little later; the region's later entries wait meanwhile,
+//! other regions and all reads go on.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{DbIndex, Refusal};
+use command::Attempt;
+use keyspace::rows::{self, Changes, RowSource, Tier, WriteError};
+use keyspace::{Keyspace, Tuning, View};
+use replica::entry::{self, Body};
+use resp::{Args, Protocol, Reply, Span};
+
+use super::Flight;
+use super::keys::each_key;
+use super::member::{Member, Unwritten, seed_of};
+use crate::commands::Commands;
+use crate::cores::{Call, Core, Region, RegionId, Waiter, call_function};
+
+/// How soon a store that was busy is asked again.
+const BUSY: Duration = Duration::from_millis(1);
+
+/// What one step came to.
+enum Step {
+    /// An entry is applied; these wait for it.
+    Applied(Option<Flight>, Vec<(Arc<Waiter>, Vec<u8>)>),
+    Nothing,
+    Cold(Vec<(DbIndex, Box<[u8]>)>),
+    Busy,
+    Failed(String),
+}
+
+impl Core {
+    /// Applies what is committed, as far as that is possible now.
+    pub(crate) fn apply(self: &Rc<Self>, id: RegionId) {
+        let (mut effects, mut more_due) = (false, false);
+        loop {
+            match self.apply_next(id) {
+                Step::Applied(flight, answers) => {
+                    for (waiter, reply) in answers {
+                        self.answer_waiter(&waiter, Some(reply));
+                    }
+                    let mut home = self.home.borrow_mut();
+                    effects |= home
+                        .region_mut(id)
+                        .is_some_and(|region| region.space.has_effects());
+                    drop(home);
+                    if effects {
+                        self.on_effects();
+                    }
+                    if let Some(flight) = flight {
+                        more_due |= flight.due.len() == super::expire::KEYS;
+                        for batch in flight.batches {
+                            self.finish_batch(batch);
+                        }
+                    }
+                }
+                Step::Nothing => break,
+                Step::Cold(keys) => {
+                    let core = self.clone();
+                    tokio::task::spawn_local(async move {
+                        core.load_home(id, &keys).await;
+                        core.go_on(id);
+                    });
+                    break;
+                }
+                Step::Busy => {
+                    let core = self.clone();
+                    tokio::task::spawn_local(async move {
+                        tokio::time::sleep(BUSY).await;
+                        core.go_on(id);
+                    });
+                    break;
+                }
+                Step::Failed(reason) => {
+                    if let Some(durable) = &self.shared.durable {
+                        durable.fail(&reason);
+                    }
+                    self.fail_region(id);
+                    break;
+                }
+            }
+        }
+        let failed = {
+            let mut home = self.home.borrow_mut();
+            let member = home.region_mut(id).and_then(|r| r.member.as_deref());
+            member.is_some_and(|member| member.failed && !member.flights.is_empty())
+        };
+        if failed {
+            self.fail_region(id);
+        }
+        self.keep_in_bounds();
+        if more_due {
+            self.expire_rows(id);
+        }
+        self.grant_next();
+        self.wake_composer();
+    }
+
+    /// Applying may go on.
+    fn go_on(self: &Rc<Self>, id: RegionId) {
+        if let Some(member) = self
+            .home
+            .borrow_mut()
+            .region_mut(id)
+            .and_then(|region| region.member.as_deref_mut())
+        {
+            member.stalled = false;
+        }
+        self.begin_batch();
+        self.apply(id);
+    }
+
+    fn apply_next(self: &Rc<Self>, id: RegionId) -> Step {
+        let mut home = self.home.borrow_mut();
+        let Some(region) = home.region_mut(id) else {
+            return Step::Nothing;
+        };
+        let Some(mut member) = region.member.take() else {
+            return Step::Nothing;
+        };
+        let step = self.apply_front(region, &mut member);
+        member.stalled |= matches!(step, Step::Cold(_) | Step::Busy | Step::Failed(_));
+        region.member = Some(member);
+        step
+    }
+
+    fn apply_front(self: &Rc<Self>, region: &mut Region, member: &mut Member) -> Step {
+        let Some(durable) = &self.shared.durable else {
+            return Step::Nothing;
+        };
+        if member.stalled || member.failed {
+            return Step::Nothing;
+        }
+        if member.unwritten.is_none() {
+            let Some(committed) = member.committed.front() else {
+                return Step::Nothing;
+            };
+            let index = committed.index;
+            let ours = member.flights.front().is_some_and(|f| f.index == index);
+            if !ours {
+                // Not of this run of the node (its first entry): no one waits for it.
+                let Some(committed) = member.committed.pop_front() else {
+                    return Step::Nothing;
+                };
+                let settings = self.settings().clone();
+                let mut changes = std::mem::take(&mut member.changes);
+                let applied = apply_payload(
+                    &mut region.space,
+                    &*durable.stores.rows,
+                    index,
+                    &committed.payload,
+                    &self.shared.commands,
+                    &settings.tuning,
+                    &mut changes,
+                );
+                let is_rows = match applied {
+                    Ok(is_rows) => is_rows,
+                    Err(reason) => return Step::Failed(reason),
+                };
+                member.unwritten = Some(Unwritten {
+                    changes,
+                    index,
+                    flight: None,
+                    answers: Vec::new(),
+                    is_rows,
+                });
+                return self.write_rows(region, member);
+            }
+            let Some(flight) = member.flights.front() else {
+                return Step::Nothing;
+            };
+            let cold = self.cold_keys(region, flight);
+            if !cold.is_empty() {
+                return Step::Cold(cold);
+            }
+            let Some(mut flight) = member.flights.pop_front() else {
+                return Step::Nothing;
+            };
+            member.committed.pop_front();
+            let answers = self.run_flight(region, &mut flight);
+            let mut changes = std::mem::take(&mut member.changes);
+            changes.clear();
+            region.space.end_entry(flight.stamp_ms, &mut changes);
+            member.unwritten = Some(Unwritten {
+                changes,
+                index,
+                flight: Some(flight),
+                answers,
+                is_rows: false,
+            });
+        }
+        self.write_rows(region, member)
+    }
+
+    /// Hands the rows of an entry to the store.
+    fn write_rows(&self, region: &mut Region, member: &mut Member) -> Step {
+        let Some(durable) = &self.shared.durable else {
+            return Step::Nothing;
+        };
+        let Some(done) = member.unwritten.take() else {
+            return Step::Nothing;
+        };
+        match durable.stores.rows.write(&[&done.changes]) {
+            Ok(()) => {
+                if done.is_rows {
+                    region.space.apply_rows(&done.changes);
+                }
+                member.replica.on_applied(done.index);
+                durable.note_applied(region.id, done.index);
+                member.changes = done.changes;
+                match region.space.take_failure() {
+                    Some(reason) => Step::Failed(reason),
+                    None => Step::Applied(done.flight, done.answers),
+                }
+            }
+            Err(WriteError::Busy) if !durable.is_failed() => {
+                member.unwritten = Some(done);
+                Step::Busy
+            }
+            Err(WriteError::Busy) => {
+                member.failed = true;
+                Step::Applied(done.flight, done.answers)
+            }
+            Err(WriteError::Failed(reason)) => {
+                // It is in the log, so it is kept, and those who wait may know. Nothing more is
+                // written: memory has it, and is not cut back any more.
+                durable.fail(&reason);
+                member.failed = true;
+                Step::Applied(done.flight, done.answers)
+            }
+        }
+    }
+
+    /// Keys of an entry's commands that are not in memory.
+    fn cold_keys(&self, region: &Region, flight: &Flight) -> Vec<(DbIndex, Box<[u8]>)> {
+        let mut cold = Vec::new();
+        if region.space.is_complete() {
+            return cold;
+        }
+        let mut look = |db: DbIndex, key: &[u8]| {
+            if !region.space.is_resident(db, key) {
+                cold.push((db, key.into()));
+            }
+        };
+        for batch in &flight.batches {
+            for (at, &(stat, db)) in batch.heads.iter().enumerate() {
+                let row = self.shared.commands.row(stat as usize);
+                let args = batch.commands.args(at);
+                each_key(row, db, &args, &mut look);
+            }
+        }
+        for (db, key, _) in &flight.due {
+            look(*db, key);
+        }
+        for serve in &flight.serves {
+            let row = self.shared.commands.row(serve.waiter.stat);
+            let args = serve.waiter.command.args(0);
+            each_key(row, serve.waiter.db, &args, &mut look);
+        }
+        cold
+    }
+
+    /// Runs the commands of an entry in its order; reads of the same sessions in their places.
+    /// The replies of blocked sessions that were served on the way.
+    fn run_flight(
+        self: &Rc<Self>,
+        region: &mut Region,
+        flight: &mut Flight,
+    ) -> Vec<(Arc<Waiter>, Vec<u8>)> {
+        let settings = self.settings().clone();
+        let mut answers = Vec::new();
+        let mut nth = 0;
+        region.space.begin_entry(flight.index);
+        for (db, key, deadline_ms) in &flight.due {
+            if region.space.expire_key(*db, key, *deadline_ms) {
+                self.stats().expired_keys.add(1);
+            }
+        }
+        for batch in &mut flight.batches {
+            for at in 0..batch.heads.len() {
+                let (stat, db) = batch.heads[at];
+                let row = self.shared.commands.row(stat as usize);
+                let args = batch.commands.args(at);
+                let call = Call {
+                    row,
+                    stat: stat as usize,
+                    db,
+                    client: &batch.client,
+                };
+                let is_write = row.is_write();
+                let seed = match is_write {
+                    true => seed_of(flight.seed, nth),
+                    false => self.next_seed(),
+                };
+                let before = batch.replies.len();
+                let view = View::one(
+                    &mut region.space,
+                    db,
+                    flight.stamp_ms,
+                    seed,
+                    &settings.tuning,
+                );
+                let ran = catch_unwind(AssertUnwindSafe(|| {
+                    self.invoke(&call, view, &args, &mut batch.replies)
+                }));
+                if ran.is_err() {
+                    batch.replies.truncate(before);
+                    self.stats().unexpected_errors.add(1);
+                    batch.replies.refusal(&Refusal::new("ERR internal error"));
+                }
+                batch.ends.push(batch.replies.len());
+                if !is_write {
+                    continue;
+                }
+                nth += 1;
+                let behind = nth;
+                while flight
+                    .serves
+                    .front()
+                    .is_some_and(|serve| serve.behind == behind)
+                {
+                    let Some(serve) = flight.serves.pop_front() else {
+                        break;
+                    };
+                    let row = self.shared.commands.row(serve.waiter.stat);
+                    let command =
+                        crate::cores::only_key(row, &serve.waiter.command.args(0), &serve.key);
+                    let view = View::one(
+                        &mut region.space,
+                        serve.db,
+                        flight.stamp_ms,
+                        seed_of(flight.seed, nth),
+                        &settings.tuning,
+                    );
+                    nth += 1;
+                    match self.attempt_on(&serve.waiter, &command, view) {
+                        Some(reply) => {
+                            serve.waiter.claim.served();
+                            answers.push((serve.waiter, reply));
+                        }
+                        None => self.put_back(region, serve.waiter, serve.db, &serve.key),
+                    }
+                }
+            }
+        }
+        answers
+    }
+}
+
+/// Runs an entry from its bytes alone, as a replica or a restarted node does. Its rows are left in
+/// `changes`; true if it brought them itself, so that memory has to follow once they are written.
+pub fn apply_payload(
+    space: &mut Keyspace,
+    rows: &dyn RowSource,
+    index: u64,
+    payload: &[u8],
+    commands: &Commands,
+    tuning: &Tuning,
+    changes: &mut Changes,
+) -> Result<bool, String> {
+    changes.clear();
+    if payload.is_empty() {
+        // A leader began its term.
+        space.begin_entry(index);
+        space.end_entry(space.last_stamp_ms(), changes);
+        return Ok(false);
+    }
+    let entry = entry::decode(payload)
+        .map_err(|error| format!("entry {index} of the log cannot be read: {error}"))?;
+    match entry.body {
+        Body::Rows(bytes) => {
+            *changes = Changes::decode(bytes)
+                .ok_or_else(|| format!("entry {index} of the log has rows that cannot be read"))?;
+            return Ok(true);
+        }
+        Body::Expire(keys) => {
+            space.begin_entry(index);
+            for expired in keys {
+                fetch(space, rows, expired.db, expired.key)?;
+                space.expire_key(expired.db, expired.key, expired.deadline_ms);
+            }
+        }
+        Body::Commands(given) => {
+            space.begin_entry(index);
+            let mut spans: Vec<Span> = Vec::new();
+            let mut reply = Reply::new(Protocol::Resp2);
+            for (nth, command) in given.enumerate() {
+                spans.clear();
+                spans.extend(command.spans().map(|(start, len)| Span { start, len }));
+                let args = Args::new(payload, &spans);
+                let Ok((_, row)) = commands.table.resolve(&args) else {
+                    return Err(format!(
+                        "entry {index} of the log has a command this version does not know"
+                    ));
+                };
+                let mut cold = Ok(());
+                each_key(row, command.db, &args, &mut |db, key| {
+                    if cold.is_ok() {
+                        cold = fetch(space, rows, db, key);
+                    }
+                });
+                cold?;
+                reply.truncate(0);
+                let seed = seed_of(entry.seed, nth);
+                let view = View::one(space, command.db, entry.stamp_ms, seed, tuning);
+                // What it answered, or that it was refused, was told when it first ran.
+                let _: Result<Attempt, Refusal> = call_function(row, view, &args, &mut reply);
+            }
+        }
+    }
+    space.end_entry(entry.stamp_ms, changes);
+    Ok(false)
+}
+
+/// Makes a key resident, waiting for the disk.
+fn fetch(
+    space: &mut Keyspace,
+    rows: &dyn RowSource,
+    db: DbIndex,
+    key: &[u8],
+) -> Result<(), String> {
+    if space.is_resident(db, key) {
+        return Ok(());
+    }
+    let request = space.load_request(db, key);
+    match rows::load(rows, &request, Tier::All) {
+        Ok(loaded) => space.insert_loaded(request, loaded),
+        Err(error) => return Err(format!("rows cannot be read: {error:?}")),
+    }
+    space.take_failure().map_or(Ok(()), Err)
+}

@@ -1,0 +1,137 @@
+//! Cutting the log: a thread of its own lets the store flush what the log has, then forgets that
+//! part of the log.
+//!
+//! The order is what makes it safe: the applied indices are read first, then the store is asked
+//! to bring everything written so far to disk, and only when it has, the log is cut behind those
+//! indices. A crash in between leaves too much log, never too little.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use keyspace::rows::{Family, State, Tier, layout};
+
+use super::{Durable, log_id};
+use crate::Shared;
+use crate::cores::Message;
+
+const LOOK: Duration = Duration::from_millis(500);
+/// A log that is not empty is cut after this time, however short it is.
+const LATEST: Duration = Duration::from_secs(300);
+
+/// The thread that cuts the log.
+pub struct Checkpoints {
+    state: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    pub fn start(shared: Arc<Shared>) -> std::io::Result<Checkpoints> {
+        let state = Arc::new((Mutex::new(false), Condvar::new()));
+        let stop = state.clone();
+        let thread = std::thread::Builder::new()
+            .name("checkpoint".into())
+            .spawn(move || run(&shared, &stop))?;
+        Ok(Checkpoints {
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// One last checkpoint, so that the next start has nothing to replay.
+    pub fn stop(&mut self) {
+        *self.state.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.state.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar)) {
+    let Some(durable) = &shared.durable else {
+        return;
+    };
+    let mut last = Instant::now();
+    let mut cut_at: Vec<u64> = vec![0; durable.applied.len()];
+    loop {
+        let stopping = {
+            let stopping = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = stop
+                .1
+                .wait_timeout_while(stopping, LOOK, |stopping| !*stopping);
+            *waited.unwrap_or_else(PoisonError::into_inner).0
+        };
+        let limit = shared.settings.current().log_bytes;
+        let due = stopping
+            || durable.logged_bytes.load(Ordering::Relaxed) > limit
+            || last.elapsed() > LATEST;
+        let moved = durable
+            .applied
+            .iter()
+            .zip(&cut_at)
+            .any(|(applied, &cut)| applied.load(Ordering::Acquire) > cut);
+        if due && moved && !durable.is_failed() {
+            last = Instant::now();
+            if let Err(reason) = cut(shared, durable, &mut cut_at) {
+                durable.fail(&reason);
+            }
+        }
+        if stopping {
+            return;
+        }
+    }
+}
+
+/// The databases in use, as the state rows have it: what is true when this is called is on disk
+/// after the flush.
+fn alive(durable: &Durable) -> Result<Vec<(u64, u64)>, String> {
+    let mut alive = Vec::new();
+    for region in 0..durable.applied.len() {
+        let home = log_id(region);
+        let mut state = Some(State::default());
+        let key = layout::state_key(home);
+        let rows = &durable.stores.rows;
+        let found = rows.get(Family::Info, &key, Tier::All, &mut |row| {
+            state = State::parse(row);
+        });
+        found.map_err(|error| format!("the store cannot be read: {error:?}"))?;
+        let state = state.ok_or_else(|| format!("the state of region {home} is damaged"))?;
+        alive.extend(state.alive(home));
+    }
+    Ok(alive)
+}
+
+fn cut(shared: &Shared, durable: &Durable, cut_at: &mut [u64]) -> Result<(), String> {
+    let applied: Vec<u64> = durable
+        .applied
+        .iter()
+        .map(|applied| applied.load(Ordering::Acquire))
+        .collect();
+    durable.logged_bytes.store(0, Ordering::Relaxed);
+    let alive = alive(durable)?;
+    let flushed = durable.stores.rows.checkpoint();
+    flushed.map_err(|error| format!("the store cannot flush: {error:?}"))?;
+    durable.stores.rows.set_alive(&alive);
+    for (region, (&applied, cut_at)) in applied.iter().zip(cut_at).enumerate() {
+        if applied <= *cut_at {
+            continue;
+        }
+        // The last entry stays: its term is asked for when the log goes on behind it.
+        let cut = durable.stores.log.truncate(log_id(region), applied);
+        cut.map_err(|error| format!("the log cannot be cut: {error:?}"))?;
+        *cut_at = applied;
+        let owner = shared.map.core_of(region);
+        if let Some(mailbox) = shared.mailboxes.get(owner) {
+            mailbox.send(Message::Cut {
+                region,
+                index: applied,
+            });
+        }
+    }
+    let tidied = durable.stores.log.tidy();
+    tidied.map_err(|error| format!("the log cannot be tidied: {error}"))?;
+    durable.checkpoints.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}

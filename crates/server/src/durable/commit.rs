@@ -1,0 +1,210 @@
+//! Commands on held regions: run first, logged by what they changed, seen by nobody before that is
+//! on disk.
+//!
+//! ```text
+//!   hold    nothing of these regions is on its way, nobody else has them
+//!   run     EXEC, MSET over several regions, SPOP, FLUSHALL …, on the native structures
+//!   commit  the rows each region changed → one entry per region → ONE log batch → fsync
+//!           → all rows in one write to the store → reply → regions go home
+//! ```
+//!
+//! After a crash the log has all of the entries or none, and each carries rows, not commands: it
+//! can be replayed on its region alone.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{DbIndex, Refusal};
+use command::{Command, Keys};
+use keyspace::rows::{Changes, WriteError};
+use replica::entry::rows_payload;
+use resp::{Args, Reply};
+
+use super::keys::each_key;
+use super::log;
+use crate::cores::{Answer, Call, Core, Held, Ran, Region, Ticket};
+
+const BUSY: Duration = Duration::from_millis(1);
+
+/// Prepares a region that was just borrowed: what is done to it now is the next entry.
+pub fn begin(region: &mut Region) {
+    if let Some(member) = &region.member {
+        region.space.begin_entry(member.replica.last_index() + 1);
+    }
+}
+
+impl Held {
+    /// Runs a data command over the held regions, first fetching what it needs.
+    pub async fn run_loaded(&mut self, call: &Call<'_>, args: &Args<'_>, reply: &mut Reply) -> Ran {
+        if self.core().shared.durable.is_none() {
+            return self.run(call, args, reply);
+        }
+        self.load_keys_of(call.row, call.db, args).await;
+        if call.row.is_write() && call.row.keys == Keys::Everything {
+            // Whether FLUSHALL or SWAPDB change a watched key depends on what is there.
+            let watched: Vec<Box<[u8]>> = self
+                .regions()
+                .iter()
+                .flat_map(|region| region.keys_of_interest())
+                .map(Into::into)
+                .collect();
+            let dbs = 0..base::limits::DATABASES;
+            let keys = dbs.flat_map(|db| watched.iter().map(move |key| (db, key.clone())));
+            self.load_missing_of(keys.collect()).await;
+        }
+        loop {
+            let before = reply.len();
+            let ran = self.run(call, args, reply);
+            let missing = self.take_missing();
+            if missing.is_empty() {
+                return ran;
+            }
+            // It looked at keys its arguments do not name, and changed nothing.
+            reply.truncate(before);
+            self.load(&missing).await;
+        }
+    }
+
+    /// Fetches the keys that a command's arguments name.
+    pub async fn load_keys_of(&mut self, row: &Command, db: DbIndex, args: &Args<'_>) {
+        let mut keys = Vec::new();
+        each_key(row, db, args, &mut |db, key| keys.push((db, key.into())));
+        self.load_missing_of(keys).await;
+    }
+
+    /// Fetches those of `keys` that are not in memory.
+    pub async fn load_missing_of(&mut self, mut keys: Vec<(DbIndex, Box<[u8]>)>) {
+        if self.core().shared.durable.is_none() {
+            return;
+        }
+        keys.retain(|(db, key)| {
+            self.region_of(key)
+                .is_some_and(|region| !region.space.is_resident(*db, key))
+        });
+        if !keys.is_empty() {
+            self.load(&keys).await;
+        }
+    }
+
+    /// Fetches what the last command looked for in vain; whether there was anything.
+    pub async fn load_missing(&mut self) -> bool {
+        let missing = self.take_missing();
+        self.load(&missing).await;
+        !missing.is_empty()
+    }
+
+    fn take_missing(&mut self) -> Vec<(DbIndex, Box<[u8]>)> {
+        self.spaces()
+            .flat_map(|space| space.take_missing())
+            .collect()
+    }
+
+    /// Whether something was changed and is not kept yet.
+    pub fn is_dirty(&self) -> bool {
+        self.regions()
+            .iter()
+            .any(|region| region.member.is_some() && region.space.has_changes())
+    }
+
+    /// Keeps what was changed: returns when it is on disk and in the store. If it cannot be kept,
+    /// nothing can any more.
+    pub async fn commit(&mut self) -> Result<(), Refusal> {
+        let kept = self.try_commit().await;
+        if kept.is_err() {
+            for region in self.regions_mut() {
+                if let Some(member) = region.member.as_deref_mut() {
+                    member.failed = true;
+                    region.space.forget_changes();
+                    begin(region);
+                }
+            }
+        }
+        kept
+    }
+
+    async fn try_commit(&mut self) -> Result<(), Refusal> {
+        let core = self.core().clone();
+        let Some(durable) = &core.shared.durable else {
+            return Ok(());
+        };
+        if !self.is_dirty() {
+            return Ok(());
+        }
+        let mut writes = Vec::new();
+        let mut all: Vec<(usize, u64, Changes)> = Vec::new();
+        for (at, region) in self.regions_mut().iter_mut().enumerate() {
+            let Some(member) = region.member.as_deref_mut() else {
+                continue;
+            };
+            if !region.space.has_changes() {
+                continue;
+            }
+            let stamp_ms = member.next_stamp(core.now_ms());
+            let mut changes = Changes::new();
+            region.space.end_entry(stamp_ms, &mut changes);
+            let mut rows = Vec::with_capacity(changes.size_bytes());
+            changes.encode(&mut rows);
+            let entry = rows_payload(stamp_ms, 0, &rows);
+            if member.replica.propose(entry).is_err() {
+                durable.fail("a change is too large for the log");
+            }
+            let index = member.replica.last_index();
+            member.replica.ready(&mut member.ready);
+            writes.extend(member.ready.write.take());
+            all.push((at, index, changes));
+        }
+        if let Some(refusal) = durable.refusal() {
+            return Err(refusal);
+        }
+        let ticket = Ticket::new(&core);
+        let numbers: Vec<u64> = writes.iter().map(|write| write.number).collect();
+        log(&core.shared, core.id, writes, Some(ticket.number()));
+        let Answer::Logged(ok) = ticket.await else {
+            return Err(Refusal::new("ERR internal error"));
+        };
+        if let (false, Some(refusal)) = (ok, durable.refusal()) {
+            return Err(refusal);
+        }
+        self.write_rows(&core, &all).await?;
+        for ((at, index, _), number) in all.iter().zip(numbers) {
+            let Some(region) = self.regions_mut().get_mut(*at) else {
+                continue;
+            };
+            if let Some(member) = region.member.as_deref_mut() {
+                member.replica.on_persisted(number);
+                member.replica.ready(&mut member.ready);
+                debug_assert!(member.ready.write.is_none());
+                debug_assert_eq!(member.ready.committed.last().map(|c| c.index), Some(*index));
+                member.ready.committed.clear();
+                member.replica.on_applied(*index);
+            }
+            durable.note_applied(region.id, *index);
+            // The holder may go on; that is another entry then.
+            begin(region);
+        }
+        Ok(())
+    }
+
+    async fn write_rows(
+        &mut self,
+        core: &Rc<Core>,
+        all: &[(usize, u64, Changes)],
+    ) -> Result<(), Refusal> {
+        let Some(durable) = &core.shared.durable else {
+            return Ok(());
+        };
+        let changes: Vec<&Changes> = all.iter().map(|(_, _, changes)| changes).collect();
+        loop {
+            match durable.stores.rows.write(&changes) {
+                Ok(()) => return Ok(()),
+                // It is in the log: it is kept, whatever becomes of the store.
+                Err(WriteError::Busy) if durable.is_failed() => return Ok(()),
+                Err(WriteError::Busy) => tokio::time::sleep(BUSY).await,
+                Err(WriteError::Failed(reason)) => {
+                    durable.fail(&reason);
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

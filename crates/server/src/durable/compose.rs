@@ -1,0 +1,351 @@
+//! From batches to entries: all commands that reach a region during one turn of its core go into
+//! one log entry.
+//!
+//! A turn ends when the composer's task runs: it was woken by the first batch and stands behind
+//! all sessions that were ready then. While an entry is on its way to the disk the next ones
+//! follow it; replies come when each is applied.
+//!
+//! **Blocked sessions** are served inside the entry: behind a command that may put something at a
+//! key somebody waits for, the waiter's own command follows as an attempt. So it is in the log,
+//! runs on every replica alike, and comes before any other command, as in Redis.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use base::DbIndex;
+use command::{Command, Flags};
+use replica::entry::EntryWriter;
+use resp::Args;
+
+use super::member::Serve;
+use super::{Flight, log, log_id};
+use crate::cores::{BatchBox, Core, Region, RegionId, Waiter, only_key};
+
+/// An entry takes no further batch beyond this size.
+const ENTRY_BYTES: usize = 1024 * 1024;
+/// Entries on their way; more gather in the turn meanwhile.
+const MOST_FLIGHTS: usize = 64;
+
+/// Whether a command goes through the log as it is. The others are logged by what they changed
+/// ([`super::commit`]): their outcome depends on how values lie in memory.
+pub fn is_logged_as_given(row: &Command) -> bool {
+    !row.flags.contains(Flags::BY_EFFECT)
+}
+
+impl Core {
+    /// A batch with writes has come: it becomes part of its region's next entry.
+    pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
+        self.home.borrow_mut().turn_mut(batch.region).push(batch);
+        self.wake_composer();
+    }
+
+    pub(crate) fn wake_composer(&self) {
+        if let Some(waker) = &*self.composer.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The task that ends turns.
+    pub(crate) async fn run_composer(self: Rc<Self>) {
+        poll_fn(|cx| {
+            *self.composer.borrow_mut() = Some(cx.waker().clone());
+            self.begin_batch();
+            self.compose_home();
+            if self.is_stopping() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(crate) fn compose_home(self: &Rc<Self>) {
+        let (first, count) = {
+            let home = self.home.borrow();
+            (home.first(), home.count())
+        };
+        for region in first..first + count {
+            self.compose(region);
+        }
+    }
+
+    /// Makes entries of what waits for a region, unless somebody waits to borrow it: then what is
+    /// on its way is finished first.
+    pub(crate) fn compose(self: &Rc<Self>, id: RegionId) {
+        if let Some(refusal) = self
+            .shared
+            .durable
+            .as_ref()
+            .and_then(|durable| durable.refusal())
+        {
+            let batches = std::mem::take(self.home.borrow_mut().turn_mut(id));
+            for batch in batches {
+                self.refuse_batch(batch, &refusal);
+            }
+            return;
+        }
+        loop {
+            let mut home = self.home.borrow_mut();
+            if home.turn_mut(id).is_empty() || home.is_wanted(id) {
+                return;
+            }
+            let batches = {
+                let Some(region) = home.region_mut(id) else {
+                    return;
+                };
+                let full = |member: &super::Member| member.flights.len() >= MOST_FLIGHTS;
+                if region.member.as_deref().is_none_or(full) {
+                    return;
+                }
+                take_entry(home.turn_mut(id))
+            };
+            let Some(region) = home.region_mut(id) else {
+                return;
+            };
+            let proposed = self.propose(region, batches);
+            drop(home);
+            match proposed {
+                Ok(()) => self.drive(id),
+                Err(batches) => {
+                    let refusal = base::Refusal::new("ERR the command is too large for the log");
+                    for batch in batches {
+                        self.refuse_batch(batch, &refusal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Proposes one entry of these batches; gives them back if the log does not take it.
+    fn propose(&self, region: &mut Region, batches: Vec<BatchBox>) -> Result<(), Vec<BatchBox>> {
+        let Some(mut member) = region.member.take() else {
+            return Err(batches);
+        };
+        let stamp_ms = member.next_stamp(self.now_ms());
+        let seed = self.next_seed();
+        let mut entry = EntryWriter::new();
+        let mut serves = VecDeque::new();
+        let mut count = 0;
+        for batch in &batches {
+            for (at, &(stat, db)) in batch.heads.iter().enumerate() {
+                let row = self.shared.commands.row(stat as usize);
+                if !row.is_write() {
+                    continue;
+                }
+                let args = batch.commands.args(at);
+                entry.push(db, args.iter_from(0));
+                count += 1;
+                if region.has_interest() {
+                    self.serve_behind(region, row, db, &args, &mut entry, &mut count, &mut serves);
+                }
+            }
+        }
+        let result = member.replica.propose(entry.finish(stamp_ms, seed));
+        if result.is_ok() {
+            member.flights.push_back(Flight {
+                index: member.replica.last_index(),
+                stamp_ms,
+                seed,
+                batches,
+                due: Vec::new(),
+                serves,
+            });
+            if let Some(durable) = &self.shared.durable {
+                durable.entries.fetch_add(1, Ordering::Relaxed);
+                durable
+                    .commands_logged
+                    .fetch_add(count as u64, Ordering::Relaxed);
+            }
+            region.member = Some(member);
+            return Ok(());
+        }
+        region.member = Some(member);
+        for serve in serves {
+            self.put_back(region, serve.waiter, serve.db, &serve.key);
+        }
+        Err(batches)
+    }
+
+    /// Adds attempts for those who wait for a key that the command may have filled: as many as it
+    /// has arguments; if it brought more, [`super::apply`] sees to the rest.
+    #[allow(clippy::too_many_arguments)]
+    fn serve_behind(
+        &self,
+        region: &mut Region,
+        row: &Command,
+        db: DbIndex,
+        args: &Args<'_>,
+        entry: &mut EntryWriter,
+        count: &mut usize,
+        serves: &mut VecDeque<Serve>,
+    ) {
+        let mut keys: Vec<&[u8]> = Vec::new();
+        let _ = row.keys.positions(args, |at| keys.push(args.at(at)));
+        let behind = *count;
+        for key in keys {
+            let mut line: Vec<Arc<Waiter>> = Vec::new();
+            if let Some(interest) = region.interest_mut(db, key) {
+                while line.len() < args.len() {
+                    let Some(waiter) = interest.waiters.pop_front() else {
+                        break;
+                    };
+                    if waiter.claim.serve() {
+                        line.push(waiter);
+                    } else if !waiter.claim.is_over() {
+                        // Somebody else tries to serve it: it keeps its place.
+                        interest.waiters.push_front(waiter);
+                        break;
+                    }
+                }
+            }
+            for waiter in line {
+                let row = self.shared.commands.row(waiter.stat);
+                let command = only_key(row, &waiter.command.args(0), key);
+                if self.regions_of(row, &command.args(0)) != [region.id] {
+                    // A move to another region: `apply` sees to it when this is applied.
+                    self.put_back(region, waiter, db, key);
+                    break;
+                }
+                entry.push(db, command.args(0).iter_from(0));
+                *count += 1;
+                serves.push_back(Serve {
+                    behind,
+                    waiter,
+                    db,
+                    key: key.into(),
+                });
+            }
+        }
+    }
+
+    /// A claimed waiter for whom there was nothing, back to its place in line.
+    pub(super) fn put_back(
+        &self,
+        region: &mut Region,
+        waiter: Arc<Waiter>,
+        db: DbIndex,
+        key: &[u8],
+    ) {
+        region.put_waiter_first(db, key, waiter.clone());
+        if waiter.claim.unserve() {
+            self.answer_waiter(&waiter, None);
+        }
+    }
+
+    /// Passes on what a region's replica has to say, and applies what is committed.
+    pub(crate) fn drive(self: &Rc<Self>, id: RegionId) {
+        loop {
+            let write = {
+                let mut home = self.home.borrow_mut();
+                let Some(member) = home.region_mut(id).and_then(|r| r.member.as_deref_mut()) else {
+                    return;
+                };
+                let super::Member { replica, ready, .. } = member;
+                replica.ready(ready);
+                member.committed.extend(member.ready.committed.drain(..));
+                member.ready.write.take()
+            };
+            match write {
+                Some(write) => log(&self.shared, self.id, vec![write], None),
+                None => break,
+            }
+        }
+        self.apply(id);
+    }
+
+    /// The writer has words for regions of this core.
+    pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(u64, u64)], ok: bool) {
+        self.begin_batch();
+        for &(log, number) in numbers {
+            let id = super::region_of_log(log);
+            debug_assert_eq!(log_id(id), log);
+            if !ok {
+                self.fail_region(id);
+                continue;
+            }
+            if let Some(member) = self
+                .home
+                .borrow_mut()
+                .region_mut(id)
+                .and_then(|region| region.member.as_deref_mut())
+            {
+                member.replica.on_persisted(number);
+            }
+            self.drive(id);
+        }
+    }
+
+    /// The store has on disk what a region's log had before `index`.
+    pub(crate) fn on_cut(&self, id: RegionId, index: u64) {
+        // A region that is lent is told the next time.
+        if let Some(member) = self
+            .home
+            .borrow_mut()
+            .region_mut(id)
+            .and_then(|region| region.member.as_deref_mut())
+        {
+            member.replica.truncate_to(index);
+        }
+    }
+
+    /// The log failed: nothing that is on its way will be acknowledged.
+    pub(super) fn fail_region(self: &Rc<Self>, id: RegionId) {
+        let Some(refusal) = self
+            .shared
+            .durable
+            .as_ref()
+            .and_then(|durable| durable.refusal())
+        else {
+            return;
+        };
+        let flights = {
+            let mut home = self.home.borrow_mut();
+            let Some(member) = home.region_mut(id).and_then(|r| r.member.as_deref_mut()) else {
+                return;
+            };
+            member.failed = true;
+            std::mem::take(&mut member.flights)
+        };
+        for flight in flights {
+            for serve in flight.serves {
+                if let Some(region) = self.home.borrow_mut().region_mut(id) {
+                    self.put_back(region, serve.waiter, serve.db, &serve.key);
+                }
+            }
+            for batch in flight.batches {
+                self.refuse_batch(batch, &refusal);
+            }
+        }
+        self.grant_next();
+        self.wake_composer();
+    }
+
+    /// Answers every command of a batch with a refusal.
+    pub(super) fn refuse_batch(self: &Rc<Self>, mut batch: BatchBox, refusal: &base::Refusal) {
+        batch.replies.truncate(0);
+        batch.ends.clear();
+        for _ in 0..batch.heads.len() {
+            self.refuse(refusal, &mut batch.replies);
+            batch.ends.push(batch.replies.len());
+        }
+        self.finish_batch(batch);
+    }
+}
+
+/// The batches of one entry.
+fn take_entry(turn: &mut Vec<BatchBox>) -> Vec<BatchBox> {
+    let mut bytes = 0;
+    let end = turn
+        .iter()
+        .position(|batch| {
+            let full = bytes > ENTRY_BYTES;
+            bytes += batch.commands.size_bytes();
+            full
+        })
+        .unwrap_or(turn.len());
+    turn.drain(..end).collect()
+}

@@ -1,0 +1,151 @@
+//! Keys that are not in memory: fetched from their rows, then the command runs again.
+//!
+//! Rows in the block cache are taken at once; others are fetched by a reader thread while the core
+//! goes on. If several ask for one key the first answer counts: the keyspace knows which request it
+//! still waits for, so what is put into the cache is never older than what was there.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use base::DbIndex;
+use keyspace::rows::{self, LoadRequest, Loaded, RowError, Tier};
+
+use crate::cores::{Answer, Core, Held, Message, Region, RegionId, Ticket};
+use crate::memory::{publish, used_memory};
+
+/// Entries dropped from the cache after one turn at most; the next goes on.
+const DROPPED_AT_ONCE: usize = 256;
+
+/// A key that has to be fetched; `None` if it is there, or was in the block cache.
+fn wanted(core: &Core, region: &mut Region, db: DbIndex, key: &[u8]) -> Option<LoadRequest> {
+    let durable = core.shared.durable.as_ref()?;
+    if region.space.is_resident(db, key) {
+        return None;
+    }
+    let request = region.space.load_request(db, key);
+    match rows::load(&*durable.stores.rows, &request, Tier::Cache) {
+        Ok(loaded) => {
+            region.space.insert_loaded(request, loaded);
+            None
+        }
+        Err(_) => Some(request),
+    }
+}
+
+impl Core {
+    /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
+    /// comes next finds out by itself.
+    pub(crate) async fn load_home(self: &Rc<Self>, id: RegionId, keys: &[(DbIndex, Box<[u8]>)]) {
+        let mut fetching = Vec::new();
+        {
+            let mut home = self.home.borrow_mut();
+            let Some(region) = home.region_mut(id) else {
+                return;
+            };
+            for (db, key) in keys {
+                if let Some(request) = wanted(self, region, *db, key) {
+                    fetching.push(self.fetch(request));
+                }
+            }
+        }
+        for ticket in fetching {
+            if let Some((request, loaded)) = self.fetched(ticket.await)
+                && let Some(region) = self.home.borrow_mut().region_mut(id)
+            {
+                region.space.insert_loaded(request, loaded);
+            }
+        }
+    }
+
+    /// Asks a reader thread for the rows of a key.
+    fn fetch(self: &Rc<Self>, request: LoadRequest) -> Ticket {
+        let ticket = Ticket::new(self);
+        let (number, core, shared) = (ticket.number(), self.id, self.shared.clone());
+        if let Some(durable) = &self.shared.durable {
+            durable.loads.fetch_add(1, Ordering::Relaxed);
+            durable.readers.fetch(
+                request,
+                Box::new(move |request, loaded| {
+                    if let Some(mailbox) = shared.mailboxes.get(core) {
+                        mailbox.send(Message::Fetched {
+                            ticket: number,
+                            fetched: Box::new((request, loaded)),
+                        });
+                    }
+                }),
+            );
+        }
+        ticket
+    }
+
+    fn fetched(&self, answer: Answer) -> Option<(LoadRequest, Loaded)> {
+        let Answer::Fetched(fetched) = answer else {
+            return None;
+        };
+        match *fetched {
+            (request, Ok(loaded)) => Some((request, loaded)),
+            (_, Err(error)) => {
+                if let (RowError::Failed(reason), Some(durable)) = (error, &self.shared.durable) {
+                    durable.fail(&reason);
+                }
+                None
+            }
+        }
+    }
+
+    /// Drops what is beyond `cache-size` from memory; it is in the rows.
+    pub(crate) fn keep_in_bounds(self: &Rc<Self>) {
+        let limit = self.settings().cache_bytes;
+        if used_memory() <= limit {
+            return;
+        }
+        if self.shared.durable.as_ref().is_none_or(|it| it.is_failed()) {
+            return; // what the store did not take is in memory only
+        }
+        publish();
+        let settings = self.settings().clone();
+        let now_ms = self.now_ms();
+        let mut home = self.home.borrow_mut();
+        let mut left = DROPPED_AT_ONCE;
+        while left > 0 && used_memory() > limit {
+            let mut dropped = false;
+            for region in home.present() {
+                for _ in 0..16 {
+                    let seed = self.next_seed();
+                    if !region.space.uncache_one(now_ms, seed, &settings.tuning) {
+                        break;
+                    }
+                    dropped = true;
+                    left = left.saturating_sub(1);
+                }
+            }
+            publish();
+            if !dropped {
+                break;
+            }
+        }
+    }
+}
+
+impl Held {
+    /// Makes keys of the held regions resident.
+    pub(crate) async fn load(&mut self, keys: &[(DbIndex, Box<[u8]>)]) {
+        let core = self.core().clone();
+        let mut fetching = Vec::new();
+        for (db, key) in keys {
+            let Some(region) = self.region_of(key) else {
+                continue;
+            };
+            if let Some(request) = wanted(&core, region, *db, key) {
+                fetching.push(core.fetch(request));
+            }
+        }
+        for ticket in fetching {
+            if let Some((request, loaded)) = core.fetched(ticket.await)
+                && let Some(region) = self.region_of(request.key())
+            {
+                region.space.insert_loaded(request, loaded);
+            }
+        }
+    }
+}

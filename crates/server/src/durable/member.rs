@@ -1,0 +1,97 @@
+//! A region's part in the log: its replica, and the entries on their way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use base::DbIndex;
+use keyspace::rows::Changes;
+use replica::{Committed, Ready, Replica};
+
+use crate::cores::{BatchBox, Waiter};
+
+pub struct Member {
+    pub replica: Replica,
+    /// Proposed and not applied, in the order of the log.
+    pub flights: VecDeque<Flight>,
+    /// Committed and not applied; more than the one being applied only while that waits.
+    pub committed: VecDeque<Committed>,
+    /// The log or the store failed: nothing is proposed or applied any more.
+    pub failed: bool,
+    /// Applying waits for rows to be read or for the store to catch up.
+    pub stalled: bool,
+    /// Rows of an applied entry that the store has not taken yet.
+    pub unwritten: Option<Unwritten>,
+    /// The last entry that removes due keys.
+    pub expiring: u64,
+    pub last_stamp_ms: u64,
+    /// Room used again.
+    pub ready: Ready,
+    pub changes: Changes,
+}
+
+/// An entry that this node proposed, and who waits for it.
+pub struct Flight {
+    pub index: u64,
+    pub stamp_ms: u64,
+    pub seed: u64,
+    pub batches: Vec<BatchBox>,
+    /// Keys to be removed because their time has come; then there are no batches.
+    pub due: Vec<(DbIndex, Box<[u8]>, u64)>,
+    /// Attempts for blocked sessions, in the order they are in the entry.
+    pub serves: VecDeque<Serve>,
+}
+
+/// An entry that was run; its rows are not in the store yet.
+pub struct Unwritten {
+    pub changes: Changes,
+    pub index: u64,
+    pub flight: Option<Flight>,
+    /// Replies for blocked sessions that were served.
+    pub answers: Vec<(Arc<Waiter>, Vec<u8>)>,
+    /// It brought rows instead of commands: memory follows the store.
+    pub is_rows: bool,
+}
+
+/// An attempt for a blocked session, made when the key it waits for may have got something.
+pub struct Serve {
+    /// Behind this many commands of the entry.
+    pub behind: usize,
+    pub waiter: Arc<Waiter>,
+    pub db: DbIndex,
+    pub key: Box<[u8]>,
+}
+
+impl Member {
+    pub fn new(replica: Replica, last_stamp_ms: u64) -> Self {
+        Member {
+            replica,
+            flights: VecDeque::new(),
+            committed: VecDeque::new(),
+            failed: false,
+            stalled: false,
+            unwritten: None,
+            expiring: 0,
+            last_stamp_ms,
+            ready: Ready::default(),
+            changes: Changes::new(),
+        }
+    }
+
+    /// Nothing is on its way, or nothing will arrive: what is applied is all there is.
+    pub fn is_quiet(&self) -> bool {
+        self.failed || (!self.replica.has_unapplied() && self.unwritten.is_none())
+    }
+
+    /// The stamp of the next entry: the clock, but never back.
+    pub fn next_stamp(&mut self, now_ms: u64) -> u64 {
+        self.last_stamp_ms = self.last_stamp_ms.max(now_ms);
+        self.last_stamp_ms
+    }
+}
+
+/// Randomness of the nth command of an entry, the same wherever it is applied.
+pub fn seed_of(entry_seed: u64, nth: usize) -> u64 {
+    let mut x = entry_seed ^ (nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ (x >> 27)
+}

@@ -1,0 +1,199 @@
+//! The durable engine: what is acknowledged is in the log, on disk.
+//!
+//! ```text
+//!   session ─► batch ─► turn of a region ─► entry ─► log writer (fsync) ─► committed ─► applied ─► replies
+//!                        (compose)         (replica)     (writer)                       (apply)
+//!
+//!   EXEC, several regions, SPOP …: regions held ─► run ─► rows ─► one log batch ─► store ─► reply   (commit)
+//!
+//!   a key that is not in memory ─► block cache, or a reader thread ─► run again                      (load)
+//!   start ─► rows of the last checkpoint ─► the log behind it, run again                             (recover)
+//!   log grows ─► store flushed ─► log cut                                                            (checkpoint)
+//! ```
+//!
+//! The native structures of a region are a cache of its rows: commands run on them at memory
+//! speed, the keyspace notes which rows they change, and one write batch per entry carries these
+//! and the applied index to the store. The log is what survives a crash; the store is where it is
+//! replayed from.
+//!
+//! *Invariants*: nothing is applied before it is on disk, except on regions that are held, which
+//! nobody sees; rows and applied index are written together; the log is cut only behind what the
+//! store has on disk; a failed write of the log is final.
+
+mod apply;
+mod checkpoint;
+pub(crate) mod commit;
+mod compose;
+mod expire;
+mod keys;
+mod load;
+mod member;
+mod readers;
+mod recover;
+mod writer;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use base::{DbIndex, Refusal};
+use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
+use keyspace::{Keyspace, ValueRef};
+use replica::{LogStore, LogWrite};
+
+pub(crate) use compose::is_logged_as_given;
+
+pub use checkpoint::Checkpoints;
+pub use member::{Flight, Member};
+pub use recover::{RecoverError, recover};
+pub use writer::{Job, LogSync, LogWriter};
+
+use crate::Shared;
+use crate::cores::{CoreId, Message, RegionId};
+use readers::Readers;
+
+/// Where a durable node keeps its data, given by whoever starts it.
+#[derive(Clone)]
+pub struct Stores {
+    pub rows: Arc<dyn RowStore>,
+    pub log: Arc<dyn LogStore>,
+}
+
+/// What the cores of a durable node share.
+pub struct Durable {
+    pub stores: Stores,
+    pub writer: LogWriter,
+    pub readers: Readers,
+    /// By region: the last entry whose rows are in the store.
+    pub applied: Box<[AtomicU64]>,
+    /// Why writes are refused for good: the log or the store failed.
+    failed: OnceLock<String>,
+    /// Bytes given to the log since it was last cut.
+    pub logged_bytes: AtomicU64,
+    pub entries: AtomicU64,
+    pub commands_logged: AtomicU64,
+    pub loads: AtomicU64,
+    pub checkpoints: AtomicU64,
+}
+
+impl Durable {
+    pub fn start(stores: Stores, sync: LogSync, regions: usize) -> std::io::Result<Durable> {
+        let readers = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
+        Ok(Durable {
+            writer: LogWriter::start(stores.log.clone(), sync)?,
+            readers: Readers::start(stores.rows.clone(), readers)?,
+            applied: (0..regions).map(|_| AtomicU64::new(0)).collect(),
+            failed: OnceLock::new(),
+            logged_bytes: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            commands_logged: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
+            checkpoints: AtomicU64::new(0),
+            stores,
+        })
+    }
+
+    /// All regions are open: the store may tidy up.
+    pub fn regions_known<'a>(&self, spaces: impl Iterator<Item = &'a Keyspace>) {
+        let mut alive = Vec::new();
+        for (space, applied) in spaces.zip(&self.applied) {
+            alive.extend(space.alive());
+            applied.store(space.applied_index(), Ordering::Release);
+        }
+        self.stores.rows.set_alive(&alive);
+        self.stores.rows.start_compaction();
+    }
+
+    /// Notes that nothing more can be kept: the first reason counts, and is told once, loudly.
+    pub fn fail(&self, reason: &str) {
+        if self.failed.set(reason.into()).is_ok() {
+            eprintln!(
+                "neokv: writes stopped: {reason}. Nothing acknowledged is lost; find out why the \
+                 disk failed, then start the server again"
+            );
+        }
+    }
+
+    /// Why writes are refused, if they are.
+    #[inline]
+    pub fn refusal(&self) -> Option<Refusal> {
+        let reason = self.failed.get()?;
+        Some(Refusal::text_of(format!(
+            "MISCONF writes are stopped because the log could not be written: {reason}. Restart \
+             the server once the disk is well"
+        )))
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    fn note_applied(&self, region: RegionId, index: u64) {
+        if let Some(applied) = self.applied.get(region) {
+            applied.store(index, Ordering::Release);
+        }
+    }
+}
+
+/// Sends log writes to the writer; the core hears of it when they are on disk.
+fn log(shared: &Arc<Shared>, core: CoreId, writes: Vec<LogWrite>, ticket: Option<usize>) {
+    let Some(durable) = &shared.durable else {
+        return;
+    };
+    let bytes: usize = writes
+        .iter()
+        .flat_map(|w| &w.entries)
+        .map(|e| e.data.len())
+        .sum();
+    durable
+        .logged_bytes
+        .fetch_add(bytes as u64, Ordering::Relaxed);
+    let home = shared.clone();
+    durable.writer.send(Job {
+        writes,
+        done: Box::new(move |writes, result| {
+            if let (Err(error), Some(durable)) = (&result, &home.durable) {
+                durable.fail(error);
+            }
+            let numbers = writes
+                .iter()
+                .map(|write| (write.region, write.number))
+                .collect();
+            if let Some(mailbox) = home.mailboxes.get(core) {
+                mailbox.send(Message::Logged {
+                    numbers,
+                    ticket,
+                    ok: result.is_ok(),
+                });
+            }
+        }),
+    });
+}
+
+/// The log's name of a region: they count from one, zero is the meta service's.
+pub fn log_id(region: RegionId) -> u64 {
+    region as u64 + 1
+}
+
+fn region_of_log(id: u64) -> RegionId {
+    id.saturating_sub(1) as RegionId
+}
+
+/// Given database, key, value and deadline.
+pub type EachValue<'a> = dyn FnMut(DbIndex, &[u8], ValueRef<'_>, Option<u64>) + 'a;
+
+/// Every value of a region at the moment of `rows`.
+pub fn for_each_value(
+    rows: &dyn RowSource,
+    home: u64,
+    each: &mut EachValue<'_>,
+) -> Result<(), RowError> {
+    let mut state: Option<Vec<u8>> = None;
+    let key = layout::state_key(home);
+    rows.get(Family::Info, &key, Tier::All, &mut |row| {
+        state = Some(row.into())
+    })?;
+    match state {
+        Some(state) => keyspace::rows::for_each_value(rows, home, &state, each),
+        None => Ok(()),
+    }
+}
