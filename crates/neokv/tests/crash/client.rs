@@ -116,7 +116,7 @@ impl Client {
             return Ok(true);
         };
         let _ = stream.set_nodelay(true);
-        let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(30)));
         let mut reader = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
         let mut writer = stream;
         loop {
@@ -155,7 +155,7 @@ impl Client {
                 // A line or value cut in two by the death of the server is no reply.
                 Err(err) if err.kind() == std::io::ErrorKind::WouldBlock => {
                     return Err(format!(
-                        "client {}: no reply for a minute to {}",
+                        "client {}: no reply for half a minute to {}",
                         self.id, sent.shown
                     ));
                 }

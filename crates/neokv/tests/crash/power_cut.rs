@@ -256,13 +256,14 @@ fn fail_syncs(seed: u64, deaths: u64) -> Result<String, String> {
             Control::FailAtSync,
             power.get(Control::Syncs) + 1 + dice.roll(150),
         );
-        histories.write(port, || {
+        let written = histories.write(port, || {
             let deadline = Instant::now() + Duration::from_secs(10);
             while power.get(Control::Failures) == 0 && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
             thread::sleep(Duration::from_millis(100));
-        })?;
+        });
+        written.map_err(|wrong| format!("{wrong}\n{}", node.tail()))?;
         if power.get(Control::Failures) == 0 {
             return Err("no fsync failed: too few writes".into());
         }
@@ -318,7 +319,7 @@ fn fill_disk(seed: u64, deaths: u64) -> Result<String, String> {
         verify_probes(node.port, &probes)?;
         let port = node.port;
         let before = Duration::from_millis(dice.roll(200));
-        histories.write(port, || {
+        let written = histories.write(port, || {
             thread::sleep(before);
             power.set(Control::CutAtEnd, 1);
             power.set(Control::DiskFull, 1);
@@ -328,7 +329,8 @@ fn fill_disk(seed: u64, deaths: u64) -> Result<String, String> {
                 thread::sleep(Duration::from_millis(1));
             }
             thread::sleep(Duration::from_millis(200));
-        })?;
+        });
+        written.map_err(|wrong| format!("{wrong}\n{}", node.tail()))?;
         if power.get(Control::Failures) == 0 {
             return Err("the full disk was never noticed: too few writes".into());
         }
