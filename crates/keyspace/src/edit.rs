@@ -74,6 +74,23 @@ impl<T: Collection> Edit<'_, T> {
         Some((recorder, value))
     }
 
+    /// As [`Edit::recorder`] with the value to be changed, rows or not.
+    pub(crate) fn recorder_mut(&mut self) -> Option<(Option<Recorder<'_>>, &mut T)> {
+        let is_recorded = self.at.space.is_recorded(self.at.db);
+        let Keyspace { dbs, durable, .. } = &mut *self.at.space;
+        let db = dbs.get_mut(self.at.db)?;
+        let mut recorder = None;
+        if is_recorded {
+            let entry = db.table.at(self.at.position)?;
+            let value: &T = entry.collection()?;
+            let generation = value.generation();
+            let durable = durable.as_mut()?;
+            recorder = Some(durable.recorder(db.index_id, entry.key(), generation));
+        }
+        let value = db.entry_mut(self.at.position)?.collection()?;
+        Some((recorder, value))
+    }
+
     /// The value and the settings that shape it, for the methods that change it.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut T, &Tuning) {

@@ -44,6 +44,8 @@ pub struct Tuning {
     /// Keys the hash of the collections' tables when they are made: clients that know it can choose
     /// elements that collide. The server draws one at start; equal contents under one seed iterate equally.
     pub hash_seed: u64,
+    /// Collections of more elements stay in their rows when they are loaded (durable keyspaces).
+    pub rows_from_elements: usize,
 }
 
 impl Default for Tuning {
@@ -60,6 +62,7 @@ impl Default for Tuning {
             lfu_log_factor: 10,
             lfu_decay_minutes: 1,
             hash_seed: 0x6e65_6f6b_7621,
+            rows_from_elements: 4096,
         }
     }
 }

@@ -71,6 +71,7 @@ impl<'a> View<'a> {
         seed: u64,
         tuning: &'a Tuning,
     ) -> Self {
+        space.reclaim();
         View {
             parts: Parts::One(space),
             db,
@@ -90,6 +91,7 @@ impl<'a> View<'a> {
         seed: u64,
         tuning: &'a Tuning,
     ) -> Self {
+        spaces.iter_mut().for_each(|space| space.reclaim());
         View {
             parts: Parts::Many { spaces, router },
             db,

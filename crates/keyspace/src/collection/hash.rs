@@ -1,26 +1,21 @@
 //! Hashes: packed pairs while small, a table of cells once a field, a value or their number is big.
 //!
 //! A record of the packed form is the field's code and the value's code. The conversion happens when a
-//! limit is passed and is never undone.
+//! limit is passed and is never undone. A big hash that was loaded from its rows stays there.
 
 use base::{Atom, IntText};
 
 use super::cell::{self, Cell};
 use super::element::{self, Form};
-use super::packed::Packed;
+use super::shape::{Look, Shape};
 use crate::memory::table::{self, Table};
-use crate::rows::Recorder;
+use crate::rows::{Handle, Recorder, Walk};
 use crate::{Edit, Tuning};
 
 pub struct Hash {
-    shape: Shape,
+    shape: Shape<Table<Cell<u32>>>,
     /// Which of the key's lives its rows belong to; 0 if it has none.
     pub(crate) generation: u64,
-}
-
-enum Shape {
-    Packed(Packed),
-    Table(Box<Table<Cell<u32>>>),
 }
 
 /// Where a pair lies in the packed form: field, value, end.
@@ -55,22 +50,33 @@ fn first(run: &[u8]) -> (Atom<'_>, Atom<'_>, &[u8]) {
 impl Hash {
     pub fn new() -> Self {
         Hash {
-            shape: Shape::Packed(Packed::new()),
+            shape: Shape::new(),
             generation: 0,
         }
     }
 
+    /// A hash that stays in its rows.
+    pub(crate) fn on_rows(handle: Handle, generation: u64) -> Self {
+        let shape = Shape::on_rows(handle);
+        Hash { shape, generation }
+    }
+
+    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
+        self.shape.handle_mut()
+    }
+
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.shape {
-            Shape::Packed(packed) => packed.len(),
-            Shape::Table(table) => table.len(),
+        match self.shape.look() {
+            Look::Packed(packed) => packed.len(),
+            Look::Indexed(table) => table.len(),
+            Look::Rows(handle) => handle.len(),
         }
     }
 
     /// Asks for the memory that lookups of these fields will touch.
     pub(crate) fn prefetch<'k>(&self, fields: impl Iterator<Item = &'k [u8]>) {
-        if let Shape::Table(table) = &self.shape {
+        if let Look::Indexed(table) = self.shape.look() {
             table.prefetch_all(fields);
         }
     }
@@ -80,80 +86,90 @@ impl Hash {
     }
 
     pub fn get(&self, field: &[u8]) -> Option<Atom<'_>> {
-        match &self.shape {
-            Shape::Packed(packed) => {
+        match self.shape.look() {
+            Look::Packed(packed) => {
                 let place = find(packed.run(), &Form::of(field))?;
                 Some(element::read(&packed.run()[place.value..]).0)
             }
-            Shape::Table(table) => {
+            Look::Indexed(table) => {
                 let cell = table.get(table.hash(field), field)?;
                 Some(Atom::Bytes(cell.tail()))
             }
+            Look::Rows(handle) => handle.get(field).map(Atom::Bytes),
         }
     }
 
     pub fn contains(&self, field: &[u8]) -> bool {
-        self.get(field).is_some()
+        match self.shape.look() {
+            Look::Rows(handle) => handle.contains(field),
+            _ => self.get(field).is_some(),
+        }
     }
 
     /// Field and value of every entry, in the structure's order.
     pub fn iter(&self) -> Iter<'_> {
-        Iter(match &self.shape {
-            Shape::Packed(packed) => IterShape::Packed(packed.run()),
-            Shape::Table(table) => IterShape::Table(table.iter()),
+        Iter(match self.shape.look() {
+            Look::Packed(packed) => IterShape::Packed(packed.run()),
+            Look::Indexed(table) => IterShape::Table(table.iter()),
+            Look::Rows(handle) => IterShape::Rows(Box::new(handle.walk_from(0))),
         })
     }
 
     /// An entry at random.
     pub fn random(&self, rng: &mut fastrand::Rng) -> Option<(Atom<'_>, Atom<'_>)> {
-        match &self.shape {
-            Shape::Packed(packed) if packed.len() == 0 => None,
-            Shape::Packed(packed) => self.iter().nth(rng.usize(..packed.len())),
-            Shape::Table(table) => table
+        match self.shape.look() {
+            Look::Packed(packed) if packed.len() == 0 => None,
+            Look::Packed(packed) => self.iter().nth(rng.usize(..packed.len())),
+            Look::Indexed(table) => table
                 .random(rng)
                 .map(|cell| (Atom::Bytes(cell.key()), Atom::Bytes(cell.tail()))),
+            Look::Rows(handle) => handle.random(rng).map(atoms),
         }
     }
 
     /// One step of HSCAN: about `count` entries to `each`; the next cursor (0: done).
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Atom<'_>, Atom<'_>)) -> u64 {
-        match &self.shape {
-            Shape::Packed(_) => {
+        match self.shape.look() {
+            Look::Packed(_) => {
                 self.iter().for_each(|(field, value)| each(field, value));
                 0
             }
-            Shape::Table(table) => table.scan(cursor, count, |cell| {
+            Look::Indexed(table) => table.scan(cursor, count, |cell| {
                 each(Atom::Bytes(cell.key()), Atom::Bytes(cell.tail()));
+            }),
+            Look::Rows(handle) => handle.scan(cursor, count, &mut |field, value| {
+                each(Atom::Bytes(field), Atom::Bytes(value));
             }),
         }
     }
 
     pub fn encoding(&self) -> &'static str {
-        match self.shape {
-            Shape::Packed(_) => "listpack",
-            Shape::Table(_) => "hashtable",
+        match self.shape.look() {
+            Look::Packed(_) => "listpack",
+            Look::Indexed(_) | Look::Rows(_) => "hashtable",
         }
     }
 
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + match &self.shape {
-                Shape::Packed(packed) => packed.memory_usage(),
-                Shape::Table(table) => cell::table_memory(table),
+            + match self.shape.look() {
+                Look::Packed(packed) => packed.memory_usage(),
+                Look::Indexed(table) => cell::table_memory(table),
+                Look::Rows(handle) => handle.memory_usage(),
             }
     }
 
     /// Blocks of memory to free: how long dropping the hash takes.
     pub fn allocations(&self) -> usize {
-        match &self.shape {
-            Shape::Packed(_) => 1,
-            Shape::Table(table) => 1 + table.len(),
+        match self.shape.look() {
+            Look::Packed(_) | Look::Rows(_) => 1,
+            Look::Indexed(table) => 1 + table.len(),
         }
     }
 
     /// Sets a field; whether it is new.
     pub fn insert(&mut self, field: &[u8], value: &[u8], tuning: &Tuning) -> bool {
-        if let Shape::Packed(packed) = &mut self.shape {
+        if let Look::Packed(packed) = self.shape.look_mut() {
             let longest = field.len().max(value.len());
             if longest <= tuning.hash_max_packed_value
                 && packed.has_room(field.len() + value.len() + 10)
@@ -179,8 +195,10 @@ impl Hash {
             }
             self.convert(tuning);
         }
-        let Shape::Table(table) = &mut self.shape else {
-            unreachable!("converted above")
+        let table = match self.shape.look_mut() {
+            Look::Indexed(table) => table,
+            Look::Rows(handle) => return handle.insert(field, value),
+            Look::Packed(_) => unreachable!("converted above"),
         };
         let hash = table.hash(field);
         match table.find(hash, field) {
@@ -196,17 +214,20 @@ impl Hash {
     }
 
     fn convert(&mut self, tuning: &Tuning) {
-        let mut table = Box::new(Table::new(tuning.hash_seed));
+        let mut table = Table::new(tuning.hash_seed);
         for (field, value) in self.iter() {
             let (field, value) = (field.to_vec(), value.to_vec());
             let hash = table.hash(&field);
             table.insert(hash, Cell::new(value.len() as u32, &field, &value));
         }
-        self.shape = Shape::Table(table);
+        self.shape = Shape::indexed(table);
     }
 
     /// Writes the rows of all fields.
     pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
+        if let Look::Rows(handle) = self.shape.look() {
+            return handle.all(&mut |field, value| rows.put(field, value));
+        }
         let (mut text, mut other) = (IntText::default(), IntText::default());
         for (field, value) in self.iter() {
             rows.put(field.bytes(&mut text), value.bytes(&mut other));
@@ -214,27 +235,29 @@ impl Hash {
     }
 
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        match &mut self.shape {
-            Shape::Packed(packed) => match find(packed.run(), &Form::of(field)) {
+        match self.shape.look_mut() {
+            Look::Packed(packed) => match find(packed.run(), &Form::of(field)) {
                 Some(place) => {
                     packed.remove(place.field, place.end - place.field);
                     true
                 }
                 None => false,
             },
-            Shape::Table(table) => match table.find(table.hash(field), field) {
+            Look::Indexed(table) => match table.find(table.hash(field), field) {
                 Some(position) => table.remove(position).is_some(),
                 None => false,
             },
+            Look::Rows(handle) => handle.remove(field),
         }
     }
 }
 
 impl Clone for Hash {
     fn clone(&self) -> Self {
-        let shape = match &self.shape {
-            Shape::Packed(packed) => Shape::Packed(packed.clone()),
-            Shape::Table(table) => Shape::Table(Box::new(cell::clone_table(table))),
+        let shape = match self.shape.look() {
+            Look::Packed(packed) => Shape::Packed(packed.clone()),
+            Look::Indexed(table) => Shape::indexed(cell::clone_table(table)),
+            Look::Rows(handle) => Shape::on_rows(handle.clone()),
         };
         Hash {
             shape,
@@ -249,6 +272,11 @@ pub struct Iter<'a>(IterShape<'a>);
 enum IterShape<'a> {
     Packed(&'a [u8]),
     Table(table::Iter<'a, Cell<u32>>),
+    Rows(Box<Walk<'a>>),
+}
+
+fn atoms<'a>((field, value): (&'a [u8], &'a [u8])) -> (Atom<'a>, Atom<'a>) {
+    (Atom::Bytes(field), Atom::Bytes(value))
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -266,6 +294,7 @@ impl<'a> Iterator for Iter<'a> {
             IterShape::Table(cells) => cells
                 .next()
                 .map(|cell| (Atom::Bytes(cell.key()), Atom::Bytes(cell.tail()))),
+            IterShape::Rows(walk) => walk.next().map(atoms),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Chunks hold up to `list-max-listpack-size` (8 KiB by default) of packed elements, so a list of
 //! millions is a few thousand chunk headers. An element bigger than the limit has a chunk to itself.
-//! A list that once was big stays one of many chunks.
+//! A list that once was big stays one of many chunks, and a big one that was loaded from its rows stays
+//! there (`on_rows.rs`).
 
 use std::collections::VecDeque;
 
@@ -11,11 +12,13 @@ use base::Atom;
 use super::chunk::{self, Chunk};
 use super::chunks::{Chunks, Limit, remove_equal_in};
 use super::element::Form;
+use super::on_rows;
 use crate::Tuning;
+use crate::rows::{Handle, Walk};
 
 #[derive(Clone)]
 pub struct List {
-    shape: Shape,
+    pub(super) shape: Shape,
     /// Which of the key's lives its rows belong to; 0 if it has none.
     pub(crate) generation: u64,
     /// Position of the first element's row; the others follow without a gap.
@@ -23,9 +26,10 @@ pub struct List {
 }
 
 #[derive(Clone)]
-enum Shape {
+pub(super) enum Shape {
     Small(Chunk),
     Big(Box<Chunks>),
+    Rows(Box<Handle>),
 }
 
 impl List {
@@ -42,6 +46,7 @@ impl List {
         match &self.shape {
             Shape::Small(chunk) => chunk.len(),
             Shape::Big(chunks) => chunks.len,
+            Shape::Rows(handle) => handle.len(),
         }
     }
 
@@ -54,6 +59,7 @@ impl List {
         match &self.shape {
             Shape::Small(chunk) => (index == 0).then_some(chunk),
             Shape::Big(chunks) => chunks.deque.get(index),
+            Shape::Rows(_) => None,
         }
     }
 
@@ -65,10 +71,14 @@ impl List {
         match &self.shape {
             Shape::Small(_) => Some((0, index)),
             Shape::Big(chunks) => Some(chunks.locate(index)),
+            Shape::Rows(_) => None,
         }
     }
 
     pub fn get(&self, index: usize) -> Option<Atom<'_>> {
+        if let Shape::Rows(handle) = &self.shape {
+            return on_rows::get(handle, self.head, index).map(Atom::Bytes);
+        }
         let (chunk, inside) = self.locate(index)?;
         let chunk = self.chunk(chunk)?;
         Some(chunk::first(&chunk.run()[chunk.offset(inside)..]).0)
@@ -81,6 +91,7 @@ impl List {
             Shape::Small(chunk) if chunk.len() == 0 => None,
             Shape::Small(chunk) => Some(chunk::first(chunk.run()).0),
             Shape::Big(chunks) => Some(chunk::first(chunks.deque.front()?.run()).0),
+            Shape::Rows(_) => self.get(0),
         }
     }
 
@@ -91,6 +102,7 @@ impl List {
             Shape::Small(chunk) if chunk.len() == 0 => None,
             Shape::Small(chunk) => Some(chunk::last(chunk.run()).0),
             Shape::Big(chunks) => Some(chunk::last(chunks.deque.back()?.run()).0),
+            Shape::Rows(handle) => self.get(handle.len().checked_sub(1)?),
         }
     }
 
@@ -112,6 +124,10 @@ impl List {
             index,
             run,
             reverse: false,
+            rows: match &self.shape {
+                Shape::Rows(handle) => Some(Box::new(on_rows::walk(handle, self.head, start))),
+                _ => None,
+            },
         }
     }
 
@@ -129,6 +145,10 @@ impl List {
             index,
             run,
             reverse: true,
+            rows: match &self.shape {
+                Shape::Rows(handle) => Some(Box::new(on_rows::walk_back(handle, self.head, start))),
+                _ => None,
+            },
         }
     }
 
@@ -144,13 +164,14 @@ impl List {
                     let blocks: usize = chunks.deque.iter().map(Chunk::memory_usage).sum();
                     size_of::<Chunks>() + chunks.deque.capacity() * size_of::<Chunk>() + blocks
                 }
+                Shape::Rows(handle) => handle.memory_usage(),
             }
     }
 
     /// Blocks of memory to free: how long dropping the list takes.
     pub fn allocations(&self) -> usize {
         match &self.shape {
-            Shape::Small(_) => 1,
+            Shape::Small(_) | Shape::Rows(_) => 1,
             Shape::Big(chunks) => 2 + chunks.deque.len(),
         }
     }
@@ -165,6 +186,9 @@ impl List {
 
     #[inline]
     fn push(&mut self, element: &[u8], tuning: &Tuning, in_front: bool) {
+        if let Some(mut rows) = self.on_rows_mut(None) {
+            return rows.push(element, in_front);
+        }
         let form = Form::of(element);
         let limit = Limit::of(tuning);
         if let Shape::Small(chunk) = &mut self.shape
@@ -192,7 +216,7 @@ impl List {
         }
         match &mut self.shape {
             Shape::Big(chunks) => chunks,
-            Shape::Small(_) => unreachable!("made big above"),
+            Shape::Small(_) | Shape::Rows(_) => unreachable!("made big above"),
         }
     }
 
@@ -218,6 +242,7 @@ impl List {
                 chunk.trim_quarter();
             }
             Shape::Big(chunks) => chunks.drop_front(),
+            Shape::Rows(_) => self.drop_end(true),
         }
     }
 
@@ -231,11 +256,21 @@ impl List {
                 chunk.trim_quarter();
             }
             Shape::Big(chunks) => chunks.drop_back(),
+            Shape::Rows(_) => self.drop_end(false),
+        }
+    }
+
+    fn drop_end(&mut self, in_front: bool) {
+        if let Some(mut rows) = self.on_rows_mut(None) {
+            rows.drop_end(in_front);
         }
     }
 
     /// Replaces element `index`, which must exist.
     pub fn set(&mut self, index: usize, element: &[u8], tuning: &Tuning) {
+        if let Some(mut rows) = self.on_rows_mut(None) {
+            return rows.set(index, element);
+        }
         let Some((at, inside)) = self.locate(index) else {
             debug_assert!(false, "no element {index}");
             return;
@@ -244,6 +279,7 @@ impl List {
         let chunk = match &mut self.shape {
             Shape::Small(chunk) => chunk,
             Shape::Big(chunks) => &mut chunks.deque[at],
+            Shape::Rows(_) => return,
         };
         let after = chunk.used_after_set(inside, &form);
         if chunk.len() == 1 || after <= chunk.used() || limit.fits(after, chunk.len()) {
@@ -257,6 +293,9 @@ impl List {
     pub fn insert(&mut self, index: usize, element: &[u8], tuning: &Tuning) {
         if index == 0 || index >= self.len() {
             return self.push(element, tuning, index == 0);
+        }
+        if let Some(mut rows) = self.on_rows_mut(None) {
+            return rows.insert(index, element);
         }
         let (form, limit) = (Form::of(element), Limit::of(tuning));
         match &mut self.shape {
@@ -280,6 +319,11 @@ impl List {
         match &mut self.shape {
             Shape::Small(chunk) => chunk.remove(start, count),
             Shape::Big(chunks) => chunks.remove_range(start, count),
+            Shape::Rows(_) => {
+                if let Some(mut rows) = self.on_rows_mut(None) {
+                    rows.remove_range(start, count);
+                }
+            }
         }
     }
 
@@ -289,6 +333,9 @@ impl List {
         match &mut self.shape {
             Shape::Small(chunk) => remove_equal_in(chunk, &form, limit, from_tail),
             Shape::Big(chunks) => chunks.remove_equal(&form, limit, from_tail),
+            Shape::Rows(_) => self
+                .on_rows_mut(None)
+                .map_or(0, |mut rows| rows.remove_equal(element, limit, from_tail)),
         }
     }
 }
@@ -301,6 +348,8 @@ pub struct Iter<'a> {
     index: usize,
     run: &'a [u8],
     reverse: bool,
+    /// Of a list on rows; there is no run then.
+    rows: Option<Box<Walk<'a>>>,
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -309,6 +358,9 @@ impl<'a> Iterator for Iter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Atom<'a>> {
         if self.run.is_empty() {
+            if let Some(walk) = &mut self.rows {
+                return walk.next().map(|(_, element)| Atom::Bytes(element));
+            }
             let next = if self.reverse {
                 self.index.checked_sub(1)?
             } else {

@@ -2,11 +2,13 @@
 //!
 //! The rows of a list's elements have consecutive positions, `head` being the first. A push or a
 //! pop is one row; in the middle, the elements of the shorter side move over by one (or by as many as
-//! are removed), so `LINSERT` and `LREM` near an end of a long list stay cheap.
+//! are removed), so `LINSERT` and `LREM` near an end of a long list stay cheap. A list that stays in its
+//! rows is changed there (`on_rows.rs`).
 
 use base::{Atom, IntText};
 
-use super::list::List;
+use super::list::{List, Shape};
+use super::on_rows::{self, OnRows};
 use crate::Edit;
 use crate::rows::Recorder;
 
@@ -24,7 +26,10 @@ impl List {
 
     /// Writes the rows of all elements.
     pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
-        self.record_range(rows, 0, self.len());
+        match &self.shape {
+            Shape::Rows(handle) => on_rows::record(handle, self.head, rows),
+            _ => self.record_range(rows, 0, self.len()),
+        }
     }
 
     fn record_range(&self, rows: &mut Recorder<'_>, start: usize, end: usize) {
@@ -37,7 +42,21 @@ impl List {
 }
 
 impl Edit<'_, List> {
+    /// The list if it stays in its rows.
+    #[inline]
+    fn on_rows(&mut self) -> Option<OnRows<'_>> {
+        if !matches!(self.shape, Shape::Rows(_)) {
+            return None;
+        }
+        let (rows, list) = self.recorder_mut()?;
+        list.on_rows_mut(rows)
+    }
+
     pub fn push_front(&mut self, element: &[u8]) {
+        if let Some(mut rows) = self.on_rows() {
+            rows.push(element, true);
+            return self.mark(1);
+        }
         let (list, tuning) = self.parts();
         list.push_front(element, tuning);
         self.note_front(element);
@@ -55,6 +74,10 @@ impl Edit<'_, List> {
     }
 
     pub fn push_back(&mut self, element: &[u8]) {
+        if let Some(mut rows) = self.on_rows() {
+            rows.push(element, false);
+            return self.mark(1);
+        }
         let (list, tuning) = self.parts();
         list.push_back(element, tuning);
         self.note_back(element);
@@ -81,10 +104,14 @@ impl Edit<'_, List> {
 
     /// Removes the first element, if any: with `front`, a pop that allocates nothing.
     pub fn drop_front(&mut self) {
-        let list = self.parts().0;
-        if list.is_empty() {
+        if self.is_empty() {
             return;
         }
+        if let Some(mut rows) = self.on_rows() {
+            rows.drop_end(true);
+            return self.mark(1);
+        }
+        let list = self.parts().0;
         list.drop_front();
         if let Some((mut rows, list)) = self.recorder() {
             rows.delete_at(list.head);
@@ -96,10 +123,14 @@ impl Edit<'_, List> {
 
     /// Removes the last element, if any.
     pub fn drop_back(&mut self) {
-        let list = self.parts().0;
-        if list.is_empty() {
+        if self.is_empty() {
             return;
         }
+        if let Some(mut rows) = self.on_rows() {
+            rows.drop_end(false);
+            return self.mark(1);
+        }
+        let list = self.parts().0;
         list.drop_back();
         if let Some((mut rows, list)) = self.recorder() {
             rows.delete_at(list.position(list.len()));
@@ -108,6 +139,10 @@ impl Edit<'_, List> {
     }
 
     pub fn set(&mut self, index: usize, element: &[u8]) {
+        if let Some(mut rows) = self.on_rows() {
+            rows.set(index, element);
+            return self.mark(1);
+        }
         let (list, tuning) = self.parts();
         list.set(index, element, tuning);
         if let Some((mut rows, list)) = self.recorder()
@@ -119,6 +154,10 @@ impl Edit<'_, List> {
     }
 
     pub fn insert(&mut self, index: usize, element: &[u8]) {
+        if let Some(mut rows) = self.on_rows() {
+            rows.insert(index, element);
+            return self.mark(1);
+        }
         let (list, tuning) = self.parts();
         let len = list.len();
         list.insert(index, element, tuning);
@@ -143,6 +182,10 @@ impl Edit<'_, List> {
     }
 
     pub fn remove_range(&mut self, start: usize, count: usize) {
+        if let Some(mut rows) = self.on_rows() {
+            let count = rows.remove_range(start, count);
+            return self.mark(count);
+        }
         let list = self.parts().0;
         let before = list.len();
         list.remove_range(start, count);
@@ -159,6 +202,11 @@ impl Edit<'_, List> {
     }
 
     pub fn remove_equal(&mut self, element: &[u8], limit: usize, from_tail: bool) -> usize {
+        if let Some(mut rows) = self.on_rows() {
+            let count = rows.remove_equal(element, limit, from_tail);
+            self.mark(count);
+            return count;
+        }
         let ends = if self.has_rows() {
             ends(self, element, limit, from_tail)
         } else {

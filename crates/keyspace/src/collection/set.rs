@@ -2,6 +2,7 @@
 //!
 //! A few short members that are not all integers are kept packed (where Redis 7.0 has a table at once);
 //! that is not shown: such a set says "hashtable" as well. Conversions are never undone.
+//! A big set that was loaded from its rows stays there.
 
 use base::Atom;
 use base::number::parse_i64;
@@ -11,7 +12,7 @@ use super::element::{self, Form};
 use super::intset::IntSet;
 use super::packed::Packed;
 use crate::memory::table::{self, Table};
-use crate::rows::Recorder;
+use crate::rows::{Handle, Recorder, Walk};
 use crate::{Edit, Tuning};
 
 /// Members, and bytes of each, up to which a set stays packed: as many as a walk finds faster than
@@ -29,6 +30,8 @@ enum Shape {
     Ints(IntSet),
     Packed(Packed),
     Table(Box<Table<Cell<()>>>),
+    /// Members are rows of `data`.
+    Rows(Box<Handle>),
 }
 
 /// Where a member lies in the packed form, and its size.
@@ -52,12 +55,26 @@ impl Set {
         }
     }
 
+    /// A set that stays in its rows.
+    pub(crate) fn on_rows(handle: Handle, generation: u64) -> Self {
+        let shape = Shape::Rows(Box::new(handle));
+        Set { shape, generation }
+    }
+
+    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
+        match &mut self.shape {
+            Shape::Rows(handle) => Some(handle),
+            _ => None,
+        }
+    }
+
     #[inline]
     pub fn len(&self) -> usize {
         match &self.shape {
             Shape::Ints(ints) => ints.len(),
             Shape::Packed(packed) => packed.len(),
             Shape::Table(table) => table.len(),
+            Shape::Rows(handle) => handle.len(),
         }
     }
 
@@ -77,6 +94,7 @@ impl Set {
             Shape::Ints(ints) => parse_i64(member).is_some_and(|value| ints.contains(value)),
             Shape::Packed(packed) => find(packed.run(), &Form::of(member)).is_some(),
             Shape::Table(table) => table.find(table.hash(member), member).is_some(),
+            Shape::Rows(handle) => handle.contains(member),
         }
     }
 
@@ -85,6 +103,7 @@ impl Set {
             Shape::Ints(ints) => IterShape::Ints(ints, 0),
             Shape::Packed(packed) => IterShape::Packed(packed.run()),
             Shape::Table(table) => IterShape::Table(table.iter()),
+            Shape::Rows(handle) => IterShape::Rows(Box::new(handle.walk_from(0))),
         })
     }
 
@@ -94,6 +113,7 @@ impl Set {
             Shape::Ints(ints) => Some(Atom::Int(ints.get(rng.usize(..ints.len())))),
             Shape::Packed(packed) => self.iter().nth(rng.usize(..packed.len())),
             Shape::Table(table) => table.random(rng).map(|cell| Atom::Bytes(cell.key())),
+            Shape::Rows(handle) => handle.random(rng).map(|(member, _)| Atom::Bytes(member)),
         }
     }
 
@@ -104,13 +124,16 @@ impl Set {
                 0
             }
             Shape::Table(table) => table.scan(cursor, count, |cell| each(Atom::Bytes(cell.key()))),
+            Shape::Rows(handle) => {
+                handle.scan(cursor, count, &mut |member, _| each(Atom::Bytes(member)))
+            }
         }
     }
 
     pub fn encoding(&self) -> &'static str {
         match self.shape {
             Shape::Ints(_) => "intset",
-            Shape::Packed(_) | Shape::Table(_) => "hashtable",
+            Shape::Packed(_) | Shape::Table(_) | Shape::Rows(_) => "hashtable",
         }
     }
 
@@ -120,13 +143,14 @@ impl Set {
                 Shape::Ints(ints) => ints.memory_usage(),
                 Shape::Packed(packed) => packed.memory_usage(),
                 Shape::Table(table) => cell::table_memory(table),
+                Shape::Rows(handle) => handle.memory_usage(),
             }
     }
 
     /// Blocks of memory to free: how long dropping the set takes.
     pub fn allocations(&self) -> usize {
         match &self.shape {
-            Shape::Ints(_) | Shape::Packed(_) => 1,
+            Shape::Ints(_) | Shape::Packed(_) | Shape::Rows(_) => 1,
             Shape::Table(table) => 1 + table.len(),
         }
     }
@@ -142,6 +166,9 @@ impl Set {
                     }
                     table.insert(hash, Cell::new((), member, b""));
                     return true;
+                }
+                Shape::Rows(handle) => {
+                    return handle.insert(member, b"");
                 }
                 Shape::Ints(ints) => {
                     if let Some(value) = parse_i64(member) {
@@ -197,6 +224,9 @@ impl Set {
 
     /// Writes the rows of all members.
     pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
+        if let Shape::Rows(handle) = &self.shape {
+            return handle.all(&mut |member, _| rows.put(member, b""));
+        }
         let mut text = base::IntText::default();
         for member in self.iter() {
             rows.put(member.bytes(&mut text), b"");
@@ -217,6 +247,7 @@ impl Set {
                 Some(position) => table.remove(position).is_some(),
                 None => false,
             },
+            Shape::Rows(handle) => handle.remove(member),
         }
     }
 }
@@ -227,6 +258,7 @@ impl Clone for Set {
             Shape::Ints(ints) => Shape::Ints(ints.clone()),
             Shape::Packed(packed) => Shape::Packed(packed.clone()),
             Shape::Table(table) => Shape::Table(Box::new(cell::clone_table(table))),
+            Shape::Rows(handle) => Shape::Rows(handle.clone()),
         };
         Set {
             shape,
@@ -242,6 +274,7 @@ enum IterShape<'a> {
     Ints(&'a IntSet, usize),
     Packed(&'a [u8]),
     Table(table::Iter<'a, Cell<()>>),
+    Rows(Box<Walk<'a>>),
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -264,6 +297,7 @@ impl<'a> Iterator for Iter<'a> {
                 Some(atom)
             }
             IterShape::Table(cells) => cells.next().map(|cell| Atom::Bytes(cell.key())),
+            IterShape::Rows(walk) => walk.next().map(|(member, _)| Atom::Bytes(member)),
         }
     }
 }

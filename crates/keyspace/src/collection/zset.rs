@@ -1,233 +1,60 @@
 //! Sorted sets: order by score, then member bytes.
 //!
-//! Small ones are packed records in order (member, score, and the size of both written backwards),
-//! found by walking; big ones are [`Ranked`]. The conversion is never undone. Scores are never NaN;
-//! 0 and −0 are equal in order and each is kept as given.
+//! Small ones are packed records in order (`records.rs`), found by walking; big ones are [`Ranked`]. The
+//! conversion is never undone. Scores are never NaN; 0 and −0 are equal in order and each is kept as
+//! given. A big one that was loaded from its rows stays there (`scored.rs`).
 
 use std::ops::Range;
 
 use base::{Atom, IntText};
 
-use super::cell::Handle;
-use super::element::{self, Form};
+use super::bounds::{LexBound, ScoreBound};
+use super::cell::Handle as CellHandle;
+use super::element::Form;
 use super::order::{Bytes, Downward, Upward};
-use super::packed::Packed;
 use super::ranked::Ranked;
-use crate::rows::Recorder;
+use super::records::{find, first, first_score, last, offset, put};
+use super::scored;
+use super::shape::{Look, Shape};
+use crate::rows::{Handle, Recorder, Walk};
 use crate::{Edit, Tuning};
 
-/// One end of a score range.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ScoreBound {
-    pub score: f64,
-    pub exclusive: bool,
-}
-
-/// One end of a range by member, all scores being equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LexBound<'a> {
-    /// `-`: before everything.
-    Min,
-    /// `+`: after everything.
-    Max,
-    Included(&'a [u8]),
-    Excluded(&'a [u8]),
-}
-
-impl ScoreBound {
-    /// Whether `score` is before a range that begins here.
-    fn is_above(&self, score: f64) -> bool {
-        score < self.score || (self.exclusive && score == self.score)
-    }
-
-    /// Whether `score` is not after a range that ends here.
-    fn reaches(&self, score: f64) -> bool {
-        score < self.score || (!self.exclusive && score == self.score)
-    }
-}
-
-impl LexBound<'_> {
-    fn is_above(&self, member: &[u8]) -> bool {
-        match self {
-            LexBound::Min => false,
-            LexBound::Max => true,
-            LexBound::Included(bound) => member < *bound,
-            LexBound::Excluded(bound) => member <= *bound,
-        }
-    }
-
-    fn reaches(&self, member: &[u8]) -> bool {
-        match self {
-            LexBound::Min => false,
-            LexBound::Max => true,
-            LexBound::Included(bound) => member <= *bound,
-            LexBound::Excluded(bound) => member < *bound,
-        }
-    }
-}
-
-#[derive(Clone)]
 pub struct Zset {
-    shape: Shape,
+    shape: Shape<Ranked>,
     /// Which of the key's lives its rows belong to; 0 if it has none.
     pub(crate) generation: u64,
-}
-
-#[derive(Clone)]
-enum Shape {
-    Packed(Packed),
-    Ranked(Box<Ranked>),
-}
-
-/// A record of the packed form.
-struct Record<'a> {
-    member: Atom<'a>,
-    score: f64,
-    /// All of it, its backward size too.
-    size: usize,
-}
-
-#[inline]
-fn first(run: &[u8]) -> Record<'_> {
-    let (member, size) = element::read(run);
-    let (score, score_size) = element::read_score(&run[size..]);
-    let size = size + score_size;
-    Record {
-        member,
-        score,
-        size: size + element::back_size(size),
-    }
-}
-
-/// The score of the first record of a run, and the record's size.
-#[inline]
-fn first_score(run: &[u8]) -> (f64, usize) {
-    let member = element::skip(run);
-    let (score, size) = element::read_score(&run[member..]);
-    let size = member + size;
-    (score, size + element::back_size(size))
-}
-
-/// The size of the first record of a run.
-#[inline]
-fn first_size(run: &[u8]) -> usize {
-    let member = element::skip(run);
-    let size = member + element::skip(&run[member..]);
-    size + element::back_size(size)
-}
-
-#[inline]
-fn last(run: &[u8]) -> Record<'_> {
-    let (size, back) = element::read_back(run);
-    first(&run[run.len() - size - back..])
-}
-
-/// Where a member is in the packed form: offset and rank.
-fn find(run: &[u8], form: &Form<'_>) -> Option<(usize, usize)> {
-    let (mut at, mut rank) = (0, 0);
-    while at < run.len() {
-        if form.is_at(&run[at..]) {
-            return Some((at, rank));
-        }
-        at += first_size(&run[at..]);
-        rank += 1;
-    }
-    None
-}
-
-/// Where a new record of (score, member) goes in the packed form, and the record that the member has
-/// there already with its offset; all in one walk. The place is counted with the former record.
-fn place<'a>(
-    run: &'a [u8],
-    form: &Form<'_>,
-    member: &[u8],
-    score: f64,
-) -> (usize, Option<(usize, Record<'a>)>) {
-    let mut found = None;
-    let mut goes = None;
-    let mut room = IntText::default();
-    let mut at = 0;
-    while at < run.len() && (found.is_none() || goes.is_none()) {
-        let record = first(&run[at..]);
-        let size = record.size;
-        if goes.is_none()
-            && (score < record.score
-                || (score == record.score && member <= record.member.bytes(&mut room)))
-        {
-            goes = Some(at);
-        }
-        if found.is_none() && form.is_at(&run[at..]) {
-            found = Some((at, record));
-        }
-        at += size;
-    }
-    (goes.unwrap_or(run.len()), found)
-}
-
-/// Writes a record over `out`, which has its size.
-fn write(out: &mut [u8], form: &Form<'_>, score: &Form<'_>) {
-    let member = form.write(out);
-    let size = member + score.write(&mut out[member..]);
-    element::write_back(&mut out[size..], size);
-}
-
-/// Sets the score of a member; its former score. A new one is added only if `takes`, or else
-/// `Err` says that it is not there.
-fn put(packed: &mut Packed, member: &[u8], score: f64, takes: bool) -> Result<Option<f64>, ()> {
-    let form = Form::of(member);
-    let (goes, found) = place(packed.run(), &form, member, score);
-    let found = found.map(|(at, record)| (at, record.size, record.score));
-    if found.is_none() && !takes {
-        return Err(());
-    }
-    let score_form = Form::score(score);
-    let size = form.size() + score_form.size();
-    let size = size + element::back_size(size);
-    match found {
-        Some((_, _, former)) if former == score => {}
-        Some((at, old, _)) if old == size => {
-            // The records between the two places move over by one.
-            let out = if goes > at {
-                let between = packed.replace(at, goes - at, goes - at);
-                between.copy_within(size.., 0);
-                let start = between.len() - size;
-                &mut between[start..]
-            } else {
-                let between = packed.replace(goes, at + size - goes, at + size - goes);
-                between.copy_within(..at - goes, size);
-                &mut between[..size]
-            };
-            write(out, &form, &score_form);
-        }
-        Some((at, old, _)) => {
-            packed.remove(at, old);
-            let goes = if goes > at { goes - old } else { goes };
-            write(packed.insert(goes, size), &form, &score_form);
-        }
-        None => write(packed.insert(goes, size), &form, &score_form),
-    }
-    Ok(found.map(|(_, _, former)| former))
 }
 
 impl Zset {
     pub fn new() -> Self {
         Zset {
-            shape: Shape::Packed(Packed::new()),
+            shape: Shape::new(),
             generation: 0,
         }
     }
 
+    /// A sorted set that stays in its rows.
+    pub(crate) fn on_rows(handle: Handle, generation: u64) -> Self {
+        let shape = Shape::on_rows(handle);
+        Zset { shape, generation }
+    }
+
+    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
+        self.shape.handle_mut()
+    }
+
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.shape {
-            Shape::Packed(packed) => packed.len(),
-            Shape::Ranked(ranked) => ranked.order.len(),
+        match self.shape.look() {
+            Look::Packed(packed) => packed.len(),
+            Look::Indexed(ranked) => ranked.order.len(),
+            Look::Rows(handle) => handle.len(),
         }
     }
 
     /// Asks for the memory that lookups of these members will touch.
     pub(crate) fn prefetch<'k>(&self, members: impl Iterator<Item = &'k [u8]>) {
-        if let Shape::Ranked(ranked) = &self.shape {
+        if let Look::Indexed(ranked) = self.shape.look() {
             ranked.table.prefetch_all(members);
         }
     }
@@ -237,20 +64,22 @@ impl Zset {
     }
 
     pub fn score(&self, member: &[u8]) -> Option<f64> {
-        match &self.shape {
-            Shape::Packed(packed) => {
+        match self.shape.look() {
+            Look::Packed(packed) => {
                 let (at, _) = find(packed.run(), &Form::of(member))?;
                 Some(first_score(&packed.run()[at..]).0)
             }
-            Shape::Ranked(ranked) => ranked.score(member),
+            Look::Indexed(ranked) => ranked.score(member),
+            Look::Rows(handle) => scored::score(handle, member),
         }
     }
 
     /// Position from the lowest, O(log n).
     pub fn rank(&self, member: &[u8]) -> Option<usize> {
-        match &self.shape {
-            Shape::Packed(packed) => find(packed.run(), &Form::of(member)).map(|(_, rank)| rank),
-            Shape::Ranked(ranked) => ranked.rank(member),
+        match self.shape.look() {
+            Look::Packed(packed) => find(packed.run(), &Form::of(member)).map(|(_, rank)| rank),
+            Look::Indexed(ranked) => ranked.rank(member),
+            Look::Rows(handle) => scored::rank(handle, member),
         }
     }
 
@@ -260,27 +89,29 @@ impl Zset {
 
     /// Entries from rank `start` on, towards higher ranks.
     pub fn iter_from(&self, start: usize) -> Iter<'_> {
-        Iter(match &self.shape {
-            Shape::Packed(packed) => IterShape::Packed(&packed.run()[offset(packed, start)..]),
-            Shape::Ranked(ranked) => IterShape::Ranked(ranked.order.iter_from(start)),
+        Iter(match self.shape.look() {
+            Look::Packed(packed) => IterShape::Packed(&packed.run()[offset(packed, start)..]),
+            Look::Indexed(ranked) => IterShape::Ranked(ranked.order.iter_from(start)),
+            Look::Rows(handle) => IterShape::Rows(Box::new(handle.walk_from(start))),
         })
     }
 
     /// Entries from rank `start` on, towards lower ranks.
     pub fn iter_rev_from(&self, start: usize) -> Iter<'_> {
-        Iter(match &self.shape {
-            Shape::Packed(packed) if start >= packed.len() => IterShape::PackedRev(&[]),
-            Shape::Packed(packed) => {
+        Iter(match self.shape.look() {
+            Look::Packed(packed) if start >= packed.len() => IterShape::PackedRev(&[]),
+            Look::Packed(packed) => {
                 IterShape::PackedRev(&packed.run()[..offset(packed, start + 1)])
             }
-            Shape::Ranked(ranked) => IterShape::RankedRev(ranked.order.iter_rev_from(start)),
+            Look::Indexed(ranked) => IterShape::RankedRev(ranked.order.iter_rev_from(start)),
+            Look::Rows(handle) => IterShape::Rows(Box::new(handle.walk_back_from(start))),
         })
     }
 
     /// Ranks of the entries with scores between the two bounds: `start..end` (empty if none).
     pub fn score_range(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
-        let (start, end) = match &self.shape {
-            Shape::Packed(packed) => {
+        let (start, end) = match self.shape.look() {
+            Look::Packed(packed) => {
                 // One walk, over the scores only.
                 let (mut run, mut start, mut end) = (packed.run(), 0, 0);
                 while !run.is_empty() {
@@ -294,18 +125,19 @@ impl Zset {
                 }
                 (start, end)
             }
-            Shape::Ranked(ranked) => (
+            Look::Indexed(ranked) => (
                 ranked.order.count_scores(min.score, min.exclusive),
                 ranked.order.count_scores(max.score, !max.exclusive),
             ),
+            Look::Rows(handle) => scored::score_range(handle, min, max),
         };
         start..end.max(start)
     }
 
     /// Ranks of the entries with members between the two bounds.
     pub fn lex_range(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
-        let (start, end) = match &self.shape {
-            Shape::Packed(_) => {
+        let (start, end) = match self.shape.look() {
+            Look::Packed(_) => {
                 let mut room = IntText::default();
                 let mut other = IntText::default();
                 (
@@ -317,7 +149,7 @@ impl Zset {
                         .count(),
                 )
             }
-            Shape::Ranked(ranked) => (
+            Look::Indexed(ranked) => (
                 ranked
                     .order
                     .count_members(|member| min.is_above(member.bytes())),
@@ -325,6 +157,7 @@ impl Zset {
                     .order
                     .count_members(|member| max.reaches(member.bytes())),
             ),
+            Look::Rows(handle) => scored::lex_range(handle, min, max),
         };
         start..end.max(start)
     }
@@ -333,47 +166,54 @@ impl Zset {
         if self.is_empty() {
             return None;
         }
-        self.iter_from(rng.usize(..self.len())).next()
+        match self.shape.look() {
+            Look::Rows(handle) => handle.random(rng).map(scored::entry),
+            _ => self.iter_from(rng.usize(..self.len())).next(),
+        }
     }
 
     pub fn scan(&self, cursor: u64, count: usize, each: &mut dyn FnMut(Atom<'_>, f64)) -> u64 {
-        match &self.shape {
-            Shape::Packed(_) => {
+        match self.shape.look() {
+            Look::Packed(_) => {
                 self.iter().for_each(|(member, score)| each(member, score));
                 0
             }
-            Shape::Ranked(ranked) => ranked.table.scan(cursor, count, |cell| {
+            Look::Indexed(ranked) => ranked.table.scan(cursor, count, |cell| {
                 each(Atom::Bytes(cell.key()), cell.head());
+            }),
+            Look::Rows(handle) => handle.scan(cursor, count, &mut |member, value| {
+                each(Atom::Bytes(member), scored::parse(value));
             }),
         }
     }
 
     pub fn encoding(&self) -> &'static str {
-        match self.shape {
-            Shape::Packed(_) => "listpack",
-            Shape::Ranked(_) => "skiplist",
+        match self.shape.look() {
+            Look::Packed(_) => "listpack",
+            Look::Indexed(_) | Look::Rows(_) => "skiplist",
         }
     }
 
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + match &self.shape {
-                Shape::Packed(packed) => packed.memory_usage(),
-                Shape::Ranked(ranked) => ranked.memory_usage(),
+            + match self.shape.look() {
+                Look::Packed(packed) => packed.memory_usage(),
+                Look::Indexed(ranked) => ranked.memory_usage(),
+                Look::Rows(handle) => handle.memory_usage(),
             }
     }
 
     /// Blocks of memory to free: how long dropping the set takes.
     pub fn allocations(&self) -> usize {
-        match &self.shape {
-            Shape::Packed(_) => 1,
-            Shape::Ranked(ranked) => 1 + ranked.order.len(),
+        match self.shape.look() {
+            Look::Packed(_) | Look::Rows(_) => 1,
+            Look::Indexed(ranked) => 1 + ranked.order.len(),
         }
     }
 
     /// Sets the score of a member, adding it if new; its former score.
     pub fn insert(&mut self, member: &[u8], score: f64, tuning: &Tuning) -> Option<f64> {
-        if let Shape::Packed(packed) = &mut self.shape {
+        if let Look::Packed(packed) = self.shape.look_mut() {
             let takes = packed.len() < tuning.zset_max_packed_entries
                 && member.len() <= tuning.zset_max_packed_value
                 && packed.has_room(member.len() + 20);
@@ -382,20 +222,21 @@ impl Zset {
             }
             self.convert(tuning);
         }
-        match &mut self.shape {
-            Shape::Ranked(ranked) => ranked.insert(member, score),
-            Shape::Packed(_) => unreachable!("converted above"),
+        match self.shape.look_mut() {
+            Look::Indexed(ranked) => ranked.insert(member, score),
+            Look::Rows(handle) => scored::update(handle, member, |_| Some(score)).0,
+            Look::Packed(_) => unreachable!("converted above"),
         }
     }
 
     fn convert(&mut self, tuning: &Tuning) {
-        let mut ranked = Box::new(Ranked::new(tuning.hash_seed));
+        let mut ranked = Ranked::new(tuning.hash_seed);
         let mut room = IntText::default();
         for (member, score) in self.iter() {
             let member = member.bytes(&mut room);
             ranked.add(ranked.table.hash(member), member, score);
         }
-        self.shape = Shape::Ranked(ranked);
+        self.shape = Shape::indexed(ranked);
     }
 
     /// Changes the score of a member to what `decide` makes of it (`None`: not there before; not to be
@@ -406,8 +247,10 @@ impl Zset {
         tuning: &Tuning,
         decide: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> (Option<f64>, Option<f64>) {
-        if let Shape::Ranked(ranked) = &mut self.shape {
-            return ranked.update(member, decide);
+        match self.shape.look_mut() {
+            Look::Indexed(ranked) => return ranked.update(member, decide),
+            Look::Rows(handle) => return scored::update(handle, member, decide),
+            Look::Packed(_) => {}
         }
         let former = self.score(member);
         let score = decide(former);
@@ -419,6 +262,9 @@ impl Zset {
 
     /// Writes the rows of all members.
     pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
+        if let Look::Rows(handle) = self.shape.look() {
+            return scored::record(handle, rows);
+        }
         let mut text = IntText::default();
         for (member, score) in self.iter() {
             rows.put_score(member.bytes(&mut text), None, score);
@@ -427,15 +273,16 @@ impl Zset {
 
     /// Removes a member; its former score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        match &mut self.shape {
-            Shape::Packed(packed) => {
+        match self.shape.look_mut() {
+            Look::Packed(packed) => {
                 let (at, _) = find(packed.run(), &Form::of(member))?;
                 let record = first(&packed.run()[at..]);
                 let (score, size) = (record.score, record.size);
                 packed.remove(at, size);
                 Some(score)
             }
-            Shape::Ranked(ranked) => ranked.remove(member),
+            Look::Indexed(ranked) => ranked.remove(member),
+            Look::Rows(handle) => scored::remove(handle, member),
         }
     }
 
@@ -445,30 +292,16 @@ impl Zset {
         if ranks.is_empty() {
             return;
         }
-        match &mut self.shape {
-            Shape::Packed(packed) => {
+        match self.shape.look_mut() {
+            Look::Packed(packed) => {
                 let start = offset(packed, ranks.start);
                 let end = offset(packed, ranks.end);
                 packed.remove_many(start, end - start, ranks.len());
             }
-            Shape::Ranked(ranked) => ranked.remove_range(ranks),
+            Look::Indexed(ranked) => ranked.remove_range(ranks),
+            Look::Rows(handle) => scored::remove_range(handle, ranks),
         }
     }
-}
-
-/// Where the record of this rank begins; the end if there are fewer.
-fn offset(packed: &Packed, rank: usize) -> usize {
-    let run = packed.run();
-    if rank >= packed.len() {
-        return run.len();
-    }
-    if rank <= packed.len() / 2 {
-        return (0..rank).fold(0, |at, _| at + first_size(&run[at..]));
-    }
-    (rank..packed.len()).fold(run.len(), |at, _| {
-        let (size, back) = element::read_back(&run[..at]);
-        at - size - back
-    })
 }
 
 /// Entries of a sorted set, towards higher ranks or towards lower ones.
@@ -477,8 +310,9 @@ pub struct Iter<'a>(IterShape<'a>);
 enum IterShape<'a> {
     Packed(&'a [u8]),
     PackedRev(&'a [u8]),
-    Ranked(Upward<'a, Handle>),
-    RankedRev(Downward<'a, Handle>),
+    Ranked(Upward<'a, CellHandle>),
+    RankedRev(Downward<'a, CellHandle>),
+    Rows(Box<Walk<'a>>),
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -500,8 +334,23 @@ impl<'a> Iterator for Iter<'a> {
             }
             IterShape::Ranked(entries) => entries.next()?,
             IterShape::RankedRev(entries) => entries.next()?,
+            IterShape::Rows(walk) => return walk.next().map(scored::entry),
         };
         Some((Atom::Bytes(member.bytes()), score))
+    }
+}
+
+impl Clone for Zset {
+    fn clone(&self) -> Self {
+        let shape = match self.shape.look() {
+            Look::Packed(packed) => Shape::Packed(packed.clone()),
+            Look::Indexed(ranked) => Shape::indexed(ranked.clone()),
+            Look::Rows(handle) => Shape::on_rows(handle.clone()),
+        };
+        Zset {
+            shape,
+            generation: self.generation,
+        }
     }
 }
 

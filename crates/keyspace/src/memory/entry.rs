@@ -25,6 +25,7 @@ use std::ptr::NonNull;
 use base::Atom;
 
 use super::table::Thin;
+use crate::rows::Handle;
 use crate::{Hash, Kind, List, Set, Value, ValueRef, Zset};
 
 /// Longest string kept inside the entry.
@@ -683,7 +684,11 @@ impl<'a> EntryMut<'a> {
             Kind::String => {}
             Kind::List => {
                 if let Some(list) = self.collection::<List>() {
-                    (list.generation, list.head) = (generation, 0);
+                    let head = std::mem::take(&mut list.head);
+                    list.generation = generation;
+                    if let Some(handle) = list.handle_mut() {
+                        handle.shift(head);
+                    }
                 }
             }
             Kind::Set => {
@@ -701,6 +706,17 @@ impl<'a> EntryMut<'a> {
                     hash.generation = generation;
                 }
             }
+        }
+    }
+
+    /// The handle of a collection that stays in its rows.
+    pub fn handle(self) -> Option<&'a mut Handle> {
+        match self.look().kind() {
+            Kind::String => None,
+            Kind::List => self.collection::<List>()?.handle_mut(),
+            Kind::Set => self.collection::<Set>()?.handle_mut(),
+            Kind::Zset => self.collection::<Zset>()?.handle_mut(),
+            Kind::Hash => self.collection::<Hash>()?.handle_mut(),
         }
     }
 

@@ -11,6 +11,8 @@
 //! A command that turned out to need keys which are not in memory must change nothing: what it
 //! writes from then on goes to the database [`VOID`], which is thrown away.
 
+mod settle;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +20,11 @@ use std::sync::Arc;
 use base::DbIndex;
 use base::limits::DATABASES;
 
-use super::layout::{self, Body, Metadata};
+use super::handle::Place;
+use super::layout;
+use super::shared::Shared;
 use super::{Changes, DbState, Family, Recorder, RowSource, State};
 use crate::memory::db::Db;
-use crate::memory::entry::EntryRef;
 use crate::memory::table::Position;
 use crate::{Keyspace, Kind, Tuning, ValueRef};
 
@@ -53,7 +56,8 @@ pub(crate) struct Durable {
     /// Keys being loaded; see [`super::load::LoadRequest`].
     pub loading: BTreeMap<(u64, Box<[u8]>), u64>,
     pub tickets: u64,
-    pub failure: RefCell<Option<String>>,
+    /// What handles on big collections need to know, and the failures of reads.
+    pub shared: Arc<Shared>,
 }
 
 struct Mark {
@@ -108,7 +112,7 @@ impl Keyspace {
             missing: RefCell::default(),
             loading: BTreeMap::new(),
             tickets: 0,
-            failure: RefCell::default(),
+            shared: Arc::new(Shared::new(seed)),
         }));
         space.take_state(&state);
         Ok(space)
@@ -197,7 +201,7 @@ impl Keyspace {
 
     /// A failure of the store, or rows that contradict each other: the region must stop (DESIGN §13).
     pub fn take_failure(&self) -> Option<String> {
-        self.durable.as_ref()?.failure.take()
+        self.durable.as_ref()?.shared.take_failure()
     }
 
     /// Begins applying a log entry: all changes until [`Keyspace::end_entry`] belong to it.
@@ -205,6 +209,7 @@ impl Keyspace {
         if let Some(durable) = &mut self.durable {
             debug_assert!(durable.entry.is_none(), "one entry at a time");
             durable.entry = Some(index);
+            durable.shared.next_epoch();
         }
     }
 
@@ -222,7 +227,7 @@ impl Keyspace {
         out.append(&mut durable.rows);
         let marks = std::mem::take(&mut durable.marks);
         for mark in &marks {
-            settle(durable, &self.dbs, mark, out);
+            settle::settle(durable, &self.dbs, mark, out);
         }
         durable.marks = marks;
         durable.marks.clear();
@@ -326,6 +331,11 @@ impl Keyspace {
             ValueRef::Zset(it) => it.record(&mut recorder),
             ValueRef::Hash(it) => it.record(&mut recorder),
         }
+        let place = durable.place(db.index_id, entry.key(), generation);
+        let entry = db.entry_mut(position);
+        if let Some(handle) = entry.and_then(|entry| entry.handle()) {
+            handle.move_to(place);
+        }
     }
 
     /// A database that was flushed gets an index id of its own: the rows of the former are dead.
@@ -378,87 +388,18 @@ impl Durable {
         self.state_changed || !self.marks.is_empty() || !self.rows.is_empty()
     }
 
-    pub fn fail(&self, what: String) {
-        self.failure.borrow_mut().get_or_insert(what);
-    }
-}
-
-/// Writes the metadata and expiry rows of a marked key as it is now.
-fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut Changes) {
-    // A database flushed since is not found: its rows do not matter.
-    let Some(db) = dbs[..VOID].iter().find(|db| db.index_id == mark.index_id) else {
-        return;
-    };
-    let Durable {
-        home,
-        key: row,
-        value,
-        marked,
-        ..
-    } = durable;
-    let Some(key) = marked.get(mark.start..mark.start + mark.len) else {
-        return;
-    };
-    let entry = db.table.get(db.table.hash(key), key);
-    let (written, former_ms) = match (entry, &mark.before) {
-        // An earlier mark of the same key has seen to it.
-        (Some(entry), _) if !entry.is_marked() => return,
-        (None, Before::Nothing) => return,
-        (_, Before::Nothing) => (entry, None),
-        (_, Before::Rows { deadline_ms }) => (entry, *deadline_ms),
-    };
-    row.clear();
-    layout::push_metadata_key(row, *home, mark.index_id, key);
-    match written {
-        None => out.delete(Family::Metadata, row),
-        Some(entry) => {
-            entry.set_marked(false);
-            value.clear();
-            push_metadata(entry, value);
-            out.put(Family::Metadata, row, value);
+    /// Where the rows of a collection are.
+    pub fn place(&self, index_id: u64, key: &[u8], generation: u64) -> Place {
+        let mut base = Vec::new();
+        layout::push_base(&mut base, self.home, index_id, key, generation);
+        Place {
+            source: self.source.clone(),
+            shared: self.shared.clone(),
+            base: base.into(),
         }
     }
-    let deadline_ms = written.and_then(EntryRef::deadline_ms);
-    if deadline_ms == former_ms {
-        return;
-    }
-    let mut expiry_row = |deadline_ms| {
-        row.clear();
-        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
-    };
-    if let Some(former_ms) = former_ms {
-        expiry_row(former_ms);
-        out.delete(Family::Expiry, row);
-    }
-    let mut expiry_row = |deadline_ms| {
-        row.clear();
-        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
-    };
-    if let Some(deadline_ms) = deadline_ms {
-        expiry_row(deadline_ms);
-        out.put(Family::Expiry, row, b"");
-    }
-}
 
-fn push_metadata(entry: EntryRef<'_>, out: &mut Vec<u8>) {
-    let mut text = base::IntText::default();
-    let collection = |generation, size, head| Body::Collection {
-        generation,
-        size: size as u64,
-        head,
-    };
-    let value = entry.value();
-    let body = match &value {
-        ValueRef::String(atom) => Body::String(atom.bytes(&mut text)),
-        ValueRef::List(it) => collection(it.generation, it.len(), it.head),
-        ValueRef::Set(it) => collection(it.generation, it.len(), 0),
-        ValueRef::Zset(it) => collection(it.generation, it.len(), 0),
-        ValueRef::Hash(it) => collection(it.generation, it.len(), 0),
-    };
-    Metadata {
-        kind: entry.kind(),
-        expire_at_ms: entry.deadline_ms(),
-        body,
+    pub fn fail(&self, what: String) {
+        self.shared.fail(what);
     }
-    .push(out);
 }

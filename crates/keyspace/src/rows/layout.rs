@@ -13,14 +13,15 @@
 //!            set    : sub = member                                   value = nothing
 //!            zset   : sub = member                                   value = score, IEEE 754 bits
 //!            list   : sub = i64(position)                            value = the element
-//!   score key       = metadata key  generation:u64  score8  member   redis_zset_score; value = nothing
+//!   score key       = metadata key  generation:u64  score8  member   redis_zset_score; value = nothing, '-' for −0
 //!   expiry key      = prefix  deadline_ms:u64  slot:u16  klen:u32  key   redis_expiry; value = nothing
 //!   state key       = 'r'  i64(home region)                          metainfo; value: see `state.rs`
 //! ```
 //!
 //! The key's length stands before its bytes, so no key is the beginning of another one's rows.
 //! `score8` sorts as scores do: negative numbers have all bits flipped, the others the sign bit;
-//! −0 is written as 0, with which it is equal in order (the `data` row keeps it as given).
+//! −0 is written as 0, with which it is equal in order; the value of the row tells them apart, and the
+//! `data` row keeps either as given.
 
 use base::slot::{Slot, slot_of};
 
@@ -51,6 +52,16 @@ pub fn score8(score: f64) -> [u8; 8] {
     let sign = 1 << 63;
     let bits = if bits & sign != 0 { !bits } else { bits | sign };
     bits.to_be_bytes()
+}
+
+/// The value of a row in the order of scores: whether its score is the zero that is below zero.
+#[inline]
+pub fn sign(score: f64) -> &'static [u8] {
+    if score == 0.0 && score.is_sign_negative() {
+        b"-"
+    } else {
+        b""
+    }
 }
 
 #[inline]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::handle::{Handle, Place};
 use super::layout::{self, Body, Metadata};
 use super::{Family, RowError, RowSource, State, Tier};
 use crate::memory::SaveEntry;
@@ -41,11 +42,43 @@ impl LoadRequest {
 pub enum Loaded {
     Absent,
     Value(Owned),
+    /// A collection too big to be loaded: it stays in its rows.
+    Rows(Rows),
     /// Rows that do not fit together: read while they changed, or damaged.
     Torn(String),
 }
 
-/// Reads the rows of a key.
+/// What the metadata row of a big collection says.
+pub struct Rows {
+    pub(super) kind: Kind,
+    pub(super) expire_at_ms: Option<u64>,
+    pub(super) generation: u64,
+    pub(super) len: usize,
+    /// Position of a list's first element.
+    pub(super) head: i64,
+}
+
+impl Rows {
+    /// The value that stays in the rows at `place`.
+    pub(super) fn at(&self, place: Place, tuning: &Tuning) -> Value {
+        let order = match self.kind {
+            Kind::Zset => Family::Score,
+            _ => Family::Data,
+        };
+        let generation = self.generation;
+        let handle = Handle::new(place, self.len, order, tuning.rows_from_elements);
+        match self.kind {
+            Kind::String => Value::String(Box::default()),
+            Kind::List => Value::List(Box::new(List::on_rows(handle, generation, self.head))),
+            Kind::Set => Value::Set(Box::new(Set::on_rows(handle, generation))),
+            Kind::Zset => Value::Zset(Box::new(Zset::on_rows(handle, generation))),
+            Kind::Hash => Value::Hash(Box::new(Hash::on_rows(handle, generation))),
+        }
+    }
+}
+
+/// Reads the rows of a key: all of them, unless it is a collection of more elements than
+/// [`Tuning::rows_from_elements`].
 pub fn load(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result<Loaded, RowError> {
     let row = layout::metadata_key(request.home, request.index_id, &request.key);
     let mut head = None;
@@ -61,6 +94,22 @@ pub fn load(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result
     }
     match head {
         None => Ok(Loaded::Absent),
+        Some(Metadata {
+            kind,
+            expire_at_ms,
+            body:
+                Body::Collection {
+                    generation,
+                    size,
+                    head,
+                },
+        }) if size > request.tuning.rows_from_elements as u64 => Ok(Loaded::Rows(Rows {
+            kind,
+            expire_at_ms,
+            generation,
+            len: size as usize,
+            head,
+        })),
         Some(head) => value(source, &row, &request.key, head, &request.tuning, tier),
     }
 }
@@ -247,6 +296,6 @@ fn hand_out(
             Ok(())
         }
         Loaded::Torn(what) => Err(RowError::Failed(what)),
-        Loaded::Absent => Ok(()),
+        Loaded::Absent | Loaded::Rows(_) => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError};
@@ -14,6 +15,8 @@ type Rows = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
 pub struct MapStore {
     rows: Mutex<Rows>,
     alive: Mutex<Vec<(u64, u64)>>,
+    /// Rows read so far.
+    reads: AtomicU64,
 }
 
 impl MapStore {
@@ -34,6 +37,11 @@ impl MapStore {
             .collect()
     }
 
+    /// Rows handed out, and look-ups that found none, so far.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
     /// What was last told to [`RowStore::set_alive`].
     pub fn alive(&self) -> Vec<(u64, u64)> {
         let alive = self.alive.lock();
@@ -46,6 +54,7 @@ impl Clone for MapStore {
         MapStore {
             rows: Mutex::new(self.rows().clone()),
             alive: Mutex::new(self.alive()),
+            reads: AtomicU64::new(self.reads()),
         }
     }
 }
@@ -58,6 +67,7 @@ impl RowSource for MapStore {
         _tier: Tier,
         found: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, RowError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         let rows = self.rows();
         let value = rows.get(&(family, key.to_vec()));
         Ok(value.map(|value| found(value)).is_some())
@@ -75,21 +85,32 @@ impl RowSource for MapStore {
         if from >= to {
             return Ok(());
         }
-        // Copied, so that `each` may read the store too.
-        let range = (
-            Bound::Included((family, from.to_vec())),
-            Bound::Excluded((family, to.to_vec())),
-        );
-        let rows: Vec<_> = {
-            let rows = self.rows();
-            let found = rows.range(range);
-            let copy = found.map(|((_, key), value)| (key.clone(), value.clone()));
-            copy.collect()
-        };
-        let mut up = rows.iter();
-        let mut down = rows.iter().rev();
-        while let Some((key, value)) = if descending { down.next() } else { up.next() } {
-            if !each(key, value) {
+        let mut from = Bound::Included((family, from.to_vec()));
+        let mut to = Bound::Excluded((family, to.to_vec()));
+        loop {
+            // One at a time, so that `each` may read the store too.
+            let row = {
+                let rows = self.rows();
+                let mut range = rows.range((from.clone(), to.clone()));
+                let row = match descending {
+                    false => range.next(),
+                    true => range.next_back(),
+                };
+                row.map(|((_, key), value)| (key.clone(), value.clone()))
+            };
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            let Some((key, value)) = row else {
+                break;
+            };
+            if !each(&key, &value) {
+                break;
+            }
+            match descending {
+                false => from = Bound::Excluded((family, key)),
+                true => to = Bound::Excluded((family, key)),
+            }
+            // An empty range that begins and ends with one excluded key is not allowed.
+            if from == to {
                 break;
             }
         }

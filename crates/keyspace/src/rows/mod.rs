@@ -9,10 +9,13 @@
 //!   end_entry   ─► Changes: element rows, metadata and expiry rows, state row ─► RowStore::write
 //!   a read that misses ─► take_missing ─► load_request ─► load (any thread) ─► insert_loaded
 //! ```
+//!
+//! A collection above a threshold is not loaded whole but stays in its rows: see `handle`.
 
 mod absent;
 mod changes;
 mod durable;
+mod handle;
 mod held;
 pub mod layout;
 mod load;
@@ -20,6 +23,7 @@ mod map;
 mod record;
 mod residency;
 mod scan;
+mod shared;
 mod state;
 mod store;
 #[cfg(test)]
@@ -29,6 +33,7 @@ mod walk;
 pub(crate) use absent::Absent;
 pub use changes::Changes;
 pub(crate) use durable::{Durable, VOID};
+pub(crate) use handle::{Handle, Walk};
 pub use load::{LoadRequest, Loaded, for_each_value, load};
 pub use map::MapStore;
 pub use record::Recorder;

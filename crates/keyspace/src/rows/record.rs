@@ -3,7 +3,7 @@
 //! Made by `Edit` for each change of a durable keyspace; the part of the row key that all elements
 //! share is written once and each element's own part behind it.
 
-use super::layout::{i64_bytes, score8};
+use super::layout::{i64_bytes, score8, sign};
 use super::{Changes, Family};
 
 /// Writes element rows of one collection.
@@ -58,7 +58,7 @@ impl<'a> Recorder<'a> {
         }
         self.put(member, &score.to_bits().to_be_bytes());
         self.row([&score8(score), member]);
-        self.changes.put(Family::Score, self.key, b"");
+        self.changes.put(Family::Score, self.key, sign(score));
     }
 
     pub fn delete_score(&mut self, member: &[u8], former: f64) {

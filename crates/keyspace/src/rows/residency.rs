@@ -112,6 +112,13 @@ impl Keyspace {
             Loaded::Absent => return db.absent.insert(&key),
             Loaded::Torn(what) => return durable.fail(what),
             Loaded::Value(owned) => owned,
+            Loaded::Rows(rows) => {
+                let place = durable.place(index_id, &key, rows.generation);
+                Owned {
+                    value: rows.at(place, &durable.tuning),
+                    expire_at_ms: rows.expire_at_ms,
+                }
+            }
         };
         let birth = Birth {
             deadline_ms: expire_at_ms,

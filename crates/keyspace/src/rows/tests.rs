@@ -1,5 +1,6 @@
 //! Durable keyspaces over a map, beside a keyspace in memory that sees the same commands.
 
+mod handles;
 mod history;
 mod page;
 mod residency;
@@ -55,17 +56,27 @@ struct Durable {
 impl Durable {
     /// What a start finds in the store.
     fn open(store: Arc<MapStore>) -> Self {
+        Durable::open_with(store, Tuning::default().rows_from_elements)
+    }
+
+    /// As [`Durable::open`], with collections of more elements than `threshold` staying in rows.
+    fn open_with(store: Arc<MapStore>, threshold: usize) -> Self {
         let mut state = None;
         use super::RowSource;
         let key = layout::state_key(HOME);
         let found = &mut |value: &[u8]| state = Some(value.to_vec());
         store.get(Family::Info, &key, Tier::All, found).unwrap();
         let source = store.clone();
-        let space = Keyspace::durable(11, HOME, state.as_deref(), source).unwrap();
+        let mut space = Keyspace::durable(11, HOME, state.as_deref(), source).unwrap();
+        let tuning = Tuning {
+            rows_from_elements: threshold,
+            ..Tuning::default()
+        };
+        space.set_load_tuning(Arc::new(tuning.clone()));
         Durable {
             space,
             store,
-            tuning: Tuning::default(),
+            tuning,
         }
     }
 

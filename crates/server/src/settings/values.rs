@@ -270,6 +270,7 @@ impl Settings {
             lfu_log_factor: self.int("lfu-log-factor") as u32,
             lfu_decay_minutes: self.int("lfu-decay-time") as u32,
             hash_seed: self.tuning.hash_seed,
+            rows_from_elements: self.tuning.rows_from_elements,
         };
         self.dir = self.text("dir").into();
         self.dbfilename = self.text("dbfilename");

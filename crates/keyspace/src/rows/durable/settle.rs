@@ -1,0 +1,89 @@
+//! The end of a log entry: each key it changed gets its metadata row, and its expiry row if the
+//! deadline is another.
+
+use super::{Before, Durable, Mark, VOID};
+use crate::ValueRef;
+use crate::memory::db::Db;
+use crate::memory::entry::EntryRef;
+use crate::rows::layout::{self, Body, Metadata};
+use crate::rows::{Changes, Family};
+
+/// Writes the metadata and expiry rows of a marked key as it is now.
+pub(super) fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut Changes) {
+    // A database flushed since is not found: its rows do not matter.
+    let Some(db) = dbs[..VOID].iter().find(|db| db.index_id == mark.index_id) else {
+        return;
+    };
+    let Durable {
+        home,
+        key: row,
+        value,
+        marked,
+        ..
+    } = durable;
+    let Some(key) = marked.get(mark.start..mark.start + mark.len) else {
+        return;
+    };
+    let entry = db.table.get(db.table.hash(key), key);
+    let (written, former_ms) = match (entry, &mark.before) {
+        // An earlier mark of the same key has seen to it.
+        (Some(entry), _) if !entry.is_marked() => return,
+        (None, Before::Nothing) => return,
+        (_, Before::Nothing) => (entry, None),
+        (_, Before::Rows { deadline_ms }) => (entry, *deadline_ms),
+    };
+    row.clear();
+    layout::push_metadata_key(row, *home, mark.index_id, key);
+    match written {
+        None => out.delete(Family::Metadata, row),
+        Some(entry) => {
+            entry.set_marked(false);
+            value.clear();
+            push_metadata(entry, value);
+            out.put(Family::Metadata, row, value);
+        }
+    }
+    let deadline_ms = written.and_then(EntryRef::deadline_ms);
+    if deadline_ms == former_ms {
+        return;
+    }
+    let mut expiry_row = |deadline_ms| {
+        row.clear();
+        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
+    };
+    if let Some(former_ms) = former_ms {
+        expiry_row(former_ms);
+        out.delete(Family::Expiry, row);
+    }
+    let mut expiry_row = |deadline_ms| {
+        row.clear();
+        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
+    };
+    if let Some(deadline_ms) = deadline_ms {
+        expiry_row(deadline_ms);
+        out.put(Family::Expiry, row, b"");
+    }
+}
+
+fn push_metadata(entry: EntryRef<'_>, out: &mut Vec<u8>) {
+    let mut text = base::IntText::default();
+    let collection = |generation, size, head| Body::Collection {
+        generation,
+        size: size as u64,
+        head,
+    };
+    let value = entry.value();
+    let body = match &value {
+        ValueRef::String(atom) => Body::String(atom.bytes(&mut text)),
+        ValueRef::List(it) => collection(it.generation, it.len(), it.head),
+        ValueRef::Set(it) => collection(it.generation, it.len(), 0),
+        ValueRef::Zset(it) => collection(it.generation, it.len(), 0),
+        ValueRef::Hash(it) => collection(it.generation, it.len(), 0),
+    };
+    Metadata {
+        kind: entry.kind(),
+        expire_at_ms: entry.deadline_ms(),
+        body,
+    }
+    .push(out);
+}
