@@ -124,14 +124,19 @@ impl<M: Bytes> Order<M> {
         )
     }
 
-    /// Number of entries whose member is `below`, which holds for a prefix of the order.
-    pub(super) fn count_members(&self, below: impl Fn(&M) -> bool) -> usize {
+    /// Number of entries with the lowest score, which is `score`, whose member is `below`; that holds for
+    /// the first of them.
+    pub(super) fn count_members(&self, score: f64, below: impl Fn(&M) -> bool) -> usize {
+        let count = |scores: &[f64], members: &[M]| {
+            let ties = scores.partition_point(|other| *other <= score);
+            members[..ties].partition_point(&below)
+        };
         self.count(
             |inner| {
-                let least = inner.least.members();
-                least.partition_point(&below).saturating_sub(1)
+                let least = &inner.least;
+                count(least.scores(), least.members()).saturating_sub(1)
             },
-            |leaf| leaf.members().partition_point(&below),
+            |leaf| count(leaf.scores(), leaf.members()),
         )
     }
 

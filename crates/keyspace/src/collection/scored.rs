@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use base::Atom;
 
-use super::bounds::{LexBound, ScoreBound};
+use super::bounds::ScoreBound;
 use crate::rows::layout::{behind, score_from, score8, sign};
 use crate::rows::{Family, Handle, Recorder};
 
@@ -63,22 +63,13 @@ pub(super) fn score_range(handle: &Handle, min: ScoreBound, max: ScoreBound) -> 
     )
 }
 
-/// As [`score_range`] by members, all scores being equal.
-pub(super) fn lex_range(handle: &Handle, min: LexBound<'_>, max: LexBound<'_>) -> (usize, usize) {
-    let first = handle.walk_from(0).for_one().next();
-    let score = first.map_or(0.0, |(key, value)| split(key, value).0);
-    let rank = |bound, is_end| match bound {
-        LexBound::Min => 0,
-        LexBound::Max => handle.len(),
-        LexBound::Included(member) | LexBound::Excluded(member) => {
-            let mut key = order_key(score, member);
-            if matches!(bound, LexBound::Included(_)) == is_end {
-                key.push(0);
-            }
-            handle.rank(&key)
-        }
-    };
-    (rank(min, false), rank(max, true))
+/// Entries before a member of this score, which is the lowest; and that member's own if `with_equal`.
+pub(super) fn count_members(handle: &Handle, score: f64, member: &[u8], with_equal: bool) -> usize {
+    let mut key = order_key(score, member);
+    if with_equal {
+        key.push(0);
+    }
+    handle.rank(&key)
 }
 
 /// See [`super::zset::Zset::update`].

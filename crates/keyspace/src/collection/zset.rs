@@ -134,32 +134,41 @@ impl Zset {
         start..end.max(start)
     }
 
-    /// Ranks of the entries with members between the two bounds.
+    /// Ranks of the entries with members between the two bounds. Meant for equal scores: with others, only
+    /// entries with the lowest one are compared with the bounds, however the set is kept.
     pub fn lex_range(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
-        let (start, end) = match self.shape.look() {
-            Look::Packed(_) => {
-                let mut room = IntText::default();
-                let mut other = IntText::default();
-                (
-                    self.iter()
-                        .take_while(|entry| min.is_above(entry.0.bytes(&mut room)))
-                        .count(),
-                    self.iter()
-                        .take_while(|entry| max.reaches(entry.0.bytes(&mut other)))
-                        .count(),
-                )
-            }
-            Look::Indexed(ranked) => (
-                ranked
-                    .order
-                    .count_members(|member| min.is_above(member.bytes())),
-                ranked
-                    .order
-                    .count_members(|member| max.reaches(member.bytes())),
-            ),
-            Look::Rows(handle) => scored::lex_range(handle, min, max),
+        let Some((_, score)) = self.iter().next() else {
+            return 0..0;
         };
+        let (start, end) = (
+            self.count_members(score, min, LexBound::is_above),
+            self.count_members(score, max, LexBound::reaches),
+        );
         start..end.max(start)
+    }
+
+    fn count_members<'a>(
+        &self,
+        score: f64,
+        bound: LexBound<'a>,
+        is: fn(&LexBound<'a>, &[u8]) -> bool,
+    ) -> usize {
+        match (bound, self.shape.look()) {
+            (LexBound::Min, _) => 0,
+            (LexBound::Max, _) => self.len(),
+            (_, Look::Packed(_)) => {
+                let mut room = IntText::default();
+                self.iter()
+                    .take_while(|entry| entry.1 == score && is(&bound, entry.0.bytes(&mut room)))
+                    .count()
+            }
+            (_, Look::Indexed(ranked)) => ranked
+                .order
+                .count_members(score, |member| is(&bound, member.bytes())),
+            (LexBound::Included(member) | LexBound::Excluded(member), Look::Rows(handle)) => {
+                scored::count_members(handle, score, member, is(&bound, member))
+            }
+        }
     }
 
     pub fn random(&self, rng: &mut fastrand::Rng) -> Option<(Atom<'_>, f64)> {

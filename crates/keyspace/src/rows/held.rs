@@ -31,6 +31,15 @@ impl Keyspace {
     /// node that writes no more.
     pub fn forget_changes(&mut self) {
         self.end_entry(0, &mut Changes::new());
+        self.stop_writing();
+    }
+
+    /// No rows are written any more: what collections on rows have changed last is not in the store and
+    /// stays in memory.
+    pub fn stop_writing(&mut self) {
+        if let Some(durable) = &mut self.durable {
+            durable.shared.stop();
+        }
     }
 
     /// Whether all there is is in memory.

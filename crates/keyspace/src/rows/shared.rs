@@ -11,6 +11,7 @@ use super::RowError;
 pub(crate) struct Shared {
     /// Log entries begun: what a handle has noted under an earlier number is in the store.
     epoch: AtomicU64,
+    is_stopped: AtomicBool,
     /// Handles made, so that each has a number of its own.
     lives: AtomicU64,
     /// Which handles hold copies of rows for the running command, by what their rows begin with.
@@ -28,6 +29,7 @@ impl Shared {
     pub fn new(seed: u64) -> Self {
         Shared {
             epoch: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
             lives: AtomicU64::new(seed),
             lent: Mutex::default(),
             is_lent: AtomicBool::new(false),
@@ -41,7 +43,14 @@ impl Shared {
     }
 
     pub fn next_epoch(&self) {
-        self.epoch.fetch_add(1, Ordering::Relaxed);
+        if !self.is_stopped.load(Ordering::Relaxed) {
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing noted from now on reaches the store.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
     }
 
     pub fn next_life(&self) -> u64 {

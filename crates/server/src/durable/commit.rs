@@ -29,6 +29,9 @@ const BUSY: Duration = Duration::from_millis(1);
 /// Prepares a region that was just borrowed: what is done to it now is the next entry.
 pub fn begin(region: &mut Region) {
     if let Some(member) = &region.member {
+        if member.failed {
+            region.space.stop_writing();
+        }
         region.space.begin_entry(member.replica.last_index() + 1);
     }
 }
