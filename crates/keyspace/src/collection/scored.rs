@@ -63,13 +63,27 @@ pub(super) fn score_range(handle: &Handle, min: ScoreBound, max: ScoreBound) -> 
     )
 }
 
-/// Entries before a member of this score, which is the lowest; and that member's own if `with_equal`.
-pub(super) fn count_members(handle: &Handle, score: f64, member: &[u8], with_equal: bool) -> usize {
+/// Entries before the first whose member is not on this side of a bound, which is at `member`.
+pub(super) fn count_first(handle: &Handle, member: &[u8], is: &dyn Fn(&[u8]) -> bool) -> usize {
+    let Some((key, value)) = handle.walk_from(0).for_one().next() else {
+        return 0;
+    };
+    // Those with the lowest score, mostly all, are sorted by member.
+    let (score, _) = split(key, value);
     let mut key = order_key(score, member);
-    if with_equal {
+    if is(member) {
         key.push(0);
     }
-    handle.rank(&key)
+    let others = behind(&score8(score));
+    let (mut count, ties) = (handle.rank(&key), handle.rank(&others));
+    if count == ties {
+        handle.between(Family::Score, (&others, None), false, &mut |key, value| {
+            let is_first = is(split(key, value).1);
+            count += usize::from(is_first);
+            is_first
+        });
+    }
+    count
 }
 
 /// See [`super::zset::Zset::update`].

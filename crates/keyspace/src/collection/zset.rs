@@ -134,39 +134,41 @@ impl Zset {
         start..end.max(start)
     }
 
-    /// Ranks of the entries with members between the two bounds. Meant for equal scores: with others, only
-    /// entries with the lowest one are compared with the bounds, however the set is kept.
+    /// Ranks of the entries with members between the two bounds. Meant for equal scores; with others, the
+    /// range begins behind the first entries that are before it and ends behind the first that reach its
+    /// end, however the set is kept.
     pub fn lex_range(&self, min: LexBound<'_>, max: LexBound<'_>) -> Range<usize> {
-        let Some((_, score)) = self.iter().next() else {
-            return 0..0;
-        };
-        let (start, end) = (
-            self.count_members(score, min, LexBound::is_above),
-            self.count_members(score, max, LexBound::reaches),
-        );
+        let start = self.count_first(min, LexBound::is_above);
+        let end = self.count_first(max, LexBound::reaches);
         start..end.max(start)
     }
 
-    fn count_members<'a>(
-        &self,
-        score: f64,
-        bound: LexBound<'a>,
-        is: fn(&LexBound<'a>, &[u8]) -> bool,
-    ) -> usize {
+    /// Number of entries before the first whose member is not on this side of the bound.
+    fn count_first<'a>(&self, bound: LexBound<'a>, is: fn(&LexBound<'a>, &[u8]) -> bool) -> usize {
+        let mut room = IntText::default();
+        let mut is_first = |member: Atom<'_>| is(&bound, member.bytes(&mut room));
+        let mut count_from = |start| {
+            let rest = self.iter_from(start);
+            rest.take_while(|entry| is_first(entry.0)).count()
+        };
         match (bound, self.shape.look()) {
             (LexBound::Min, _) => 0,
             (LexBound::Max, _) => self.len(),
-            (_, Look::Packed(_)) => {
-                let mut room = IntText::default();
-                self.iter()
-                    .take_while(|entry| entry.1 == score && is(&bound, entry.0.bytes(&mut room)))
-                    .count()
+            (_, Look::Packed(_)) => count_from(0),
+            (_, Look::Indexed(ranked)) => {
+                let Some((_, score)) = self.iter().next() else {
+                    return 0;
+                };
+                // Those with the lowest score, mostly all, are sorted by member.
+                let order = &ranked.order;
+                let ties = order.count_scores(score, true);
+                match order.count_members(score, |member| is(&bound, member.bytes())) {
+                    count if count < ties => count,
+                    _ => ties + count_from(ties),
+                }
             }
-            (_, Look::Indexed(ranked)) => ranked
-                .order
-                .count_members(score, |member| is(&bound, member.bytes())),
             (LexBound::Included(member) | LexBound::Excluded(member), Look::Rows(handle)) => {
-                scored::count_members(handle, score, member, is(&bound, member))
+                scored::count_first(handle, member, &|other| is(&bound, other))
             }
         }
     }
