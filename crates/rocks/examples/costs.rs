@@ -2,7 +2,6 @@
 //! --example costs [rows|log]`
 
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Instant;
 
 use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier, WriteError};

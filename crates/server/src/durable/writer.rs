@@ -203,9 +203,11 @@ mod tests {
     use super::*;
 
     fn write(region: u64, index: u64) -> LogWrite {
-        let mut entry = Entry::default();
-        entry.index = index;
-        entry.term = 1;
+        let entry = Entry {
+            index,
+            term: 1,
+            ..Entry::default()
+        };
         LogWrite {
             region,
             number: index,
