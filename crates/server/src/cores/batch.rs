@@ -120,6 +120,7 @@ impl Core {
                 stat: stat as usize,
                 db,
                 client: &batch.client,
+                is_held: false,
             };
             let replies = &mut batch.replies;
             let before = replies.len();
@@ -171,6 +172,7 @@ impl Core {
             stat: stat as usize,
             db,
             client: &batch.client,
+            is_held: false,
         };
         let mut regions = Vec::new();
         match route(&self.shared.map, row, &args, &mut regions) {

@@ -42,12 +42,9 @@ impl Core {
         if call.row.is_write() && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
             self.check_disk()?;
         }
-        if let Some(durable) = &self.shared.durable {
-            // Memory is a cache there; `cache-size` bounds it.
-            return match durable.refusal() {
-                Some(refusal) if call.row.is_write() => Err(refusal),
-                _ => Ok(()),
-            };
+        if self.shared.durable.is_some() {
+            let deny = call.row.flags.contains(Flags::DENYOOM);
+            return self.admit_durable(call.row.is_write(), deny);
         }
         self.admit_memory(call.row.flags.contains(Flags::DENYOOM))
     }
@@ -64,13 +61,29 @@ impl Core {
         if writes && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
             self.check_disk()?;
         }
-        if let Some(durable) = &self.shared.durable {
-            return match durable.refusal() {
-                Some(refusal) if writes => Err(refusal),
-                _ => Ok(()),
-            };
+        if self.shared.durable.is_some() {
+            return self.admit_durable(writes, needs_memory);
         }
         self.admit_memory(needs_memory)
+    }
+
+    /// On a durable node memory is a cache: beyond `maxmemory` values leave it and stay on disk.
+    /// Only if that does not help are commands refused, whatever the policy.
+    fn admit_durable(self: &Rc<Self>, writes: bool, deny: bool) -> Result<(), Refusal> {
+        if let (true, Some(durable)) = (writes, &self.shared.durable)
+            && let Some(refusal) = durable.refusal()
+        {
+            return Err(refusal);
+        }
+        let maxmemory = self.settings().maxmemory;
+        if maxmemory == 0 || used_memory() <= maxmemory {
+            return Ok(());
+        }
+        self.keep_in_bounds();
+        match deny && used_memory() > maxmemory {
+            true => Err(Refusal::OutOfMemory),
+            false => Ok(()),
+        }
     }
 
     #[inline]

@@ -154,7 +154,8 @@ impl Core {
                 }
                 None => u64::MAX,
             });
-        if self.shared.durable.is_some() {
+        if let Some(durable) = &self.shared.durable {
+            durable.writer.set_sync(settings.log_sync);
             let tuning = Arc::new(settings.tuning.clone());
             for region in self.home.borrow_mut().present() {
                 region.space.set_load_tuning(tuning.clone());

@@ -19,6 +19,8 @@ pub struct Call<'a> {
     pub stat: usize,
     pub db: DbIndex,
     pub client: &'a Client,
+    /// The regions are held: nothing comes in between.
+    pub is_held: bool,
 }
 
 /// What became of a command. Its reply, or its refusal, is written unless it was `Empty`.
@@ -183,7 +185,11 @@ impl Core {
                 Ran::Refused
             }
         };
-        self.account(call.stat, ran == Ran::Refused, args, call);
+        // A blocking command that found nothing on its way through the log is tried again under hold,
+        // and counted then.
+        if ran != Ran::Empty || self.shared.durable.is_none() || call.is_held {
+            self.account(call.stat, ran == Ran::Refused, args, call);
+        }
         ran
     }
 

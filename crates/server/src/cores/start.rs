@@ -174,6 +174,11 @@ impl Server {
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.stop();
         }
+        if let Some(durable) = &self.shared.durable
+            && let Err(error) = durable.stores.log.sync()
+        {
+            eprintln!("neokv: the end of the log may not be on disk: {error}");
+        }
         // A save that ends with the cores removes its file; one that is whole is finished.
         let asked = Instant::now();
         while self.shared.saving.is_running() && asked.elapsed() < LAST_SAVE {

@@ -293,6 +293,7 @@ impl Core {
                     stat: stat as usize,
                     db,
                     client: &batch.client,
+                    is_held: false,
                 };
                 let is_write = row.is_write();
                 let seed = match is_write {

@@ -36,6 +36,8 @@ impl Core {
     /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
     /// comes next finds out by itself.
     pub(crate) async fn load_home(self: &Rc<Self>, id: RegionId, keys: &[(DbIndex, Box<[u8]>)]) {
+        // Room is made before, so that what comes now stays until the command has run.
+        self.keep_in_bounds();
         let mut fetching = Vec::new();
         {
             let mut home = self.home.borrow_mut();
@@ -95,7 +97,10 @@ impl Core {
 
     /// Drops what is beyond `cache-size` from memory; it is in the rows.
     pub(crate) fn keep_in_bounds(self: &Rc<Self>) {
-        let limit = self.settings().cache_bytes;
+        let limit = match self.settings() {
+            settings if settings.maxmemory > 0 => settings.cache_bytes.min(settings.maxmemory),
+            settings => settings.cache_bytes,
+        };
         if used_memory() <= limit {
             return;
         }
@@ -131,6 +136,7 @@ impl Held {
     /// Makes keys of the held regions resident.
     pub(crate) async fn load(&mut self, keys: &[(DbIndex, Box<[u8]>)]) {
         let core = self.core().clone();
+        core.keep_in_bounds();
         let mut fetching = Vec::new();
         for (db, key) in keys {
             let Some(region) = self.region_of(key) else {

@@ -17,6 +17,7 @@ use command::{Block, Nil, Run, WaitOn};
 use resp::Reply;
 
 use super::connection::{Connection, Ended};
+use super::pending::Lane;
 use crate::clients::Unblock;
 use crate::cores::{Answer, Call, Claim, Kept, Ran, Ticket, Waiter};
 
@@ -47,21 +48,40 @@ impl Connection {
             stat,
             db: session.db,
             client: &session.client,
+            is_held: true,
         };
         if let Err(refusal) = core.admit(&call) {
             core.stats().on_rejected(Some(stat));
             core.refuse(&refusal, out);
             return Ok(());
         }
-        if let Some(durable) = &core.shared.durable
-            && let Some(refusal) = durable.refusal()
-        {
-            core.refuse(&refusal, out);
-            return Ok(());
-        }
         let mut regions = core.regions_of(row, &args);
         if regions.is_empty() {
             regions.push(core.shared.map.any_of(core.id));
+        }
+        if let ([region], true) = (&regions[..], core.shared.durable.is_some()) {
+            // Through the log like any write; only if there is nothing are the regions held.
+            let before = out.len();
+            let target = core.shared.map.core_of(*region);
+            let lane = Lane {
+                target,
+                at: *region,
+            };
+            let pending = &mut self.work.pending;
+            pending.push(
+                &core,
+                &session.client,
+                lane,
+                row,
+                stat,
+                session.db,
+                &args,
+                out,
+            );
+            pending.settle(&core, session.protocol, out).await;
+            if out.len() > before {
+                return Ok(());
+            }
         }
         let (ticket, waiter, timeout) = {
             let mut held = core.hold(&regions).await;

@@ -217,6 +217,7 @@ impl Session {
             stat,
             db: self.db,
             client: &self.client,
+            is_held: true,
         };
         let Some(held) = &mut self.held else {
             core.refuse(&Refusal::new("ERR internal error"), reply);

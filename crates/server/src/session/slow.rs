@@ -92,6 +92,7 @@ impl Connection {
             stat,
             db: session.db,
             client: &session.client,
+            is_held: true,
         };
         if let Err(refusal) = core.admit(&call) {
             core.stats().on_rejected(Some(stat));
@@ -126,6 +127,7 @@ impl Connection {
             stat,
             db: session.db,
             client: &session.client,
+            is_held: true,
         };
         let out = &mut self.work.out;
         let map = core.shared.map;

@@ -243,6 +243,7 @@ impl Session {
             stat,
             db: self.db,
             client: &self.client,
+            is_held: false,
         };
         self.core.account(stat, failed, args, &call);
     }
@@ -287,10 +288,15 @@ fn run_data(
     let core = &session.core;
     let map = &core.shared.map;
     let route = route(map, row, args, regions);
-    if let Some(durable) = &core.shared.durable
-        && (row.is_write() || !pending.is_empty())
-    {
-        if let (true, Some(refusal)) = (row.is_write(), durable.refusal()) {
+    if core.shared.durable.is_some() && (row.is_write() || !pending.is_empty()) {
+        let call = Call {
+            row,
+            stat,
+            db: session.db,
+            client: &session.client,
+            is_held: false,
+        };
+        if let Err(refusal) = core.admit(&call) {
             core.stats().on_rejected(Some(stat));
             core.refuse(&refusal, out);
             return Step::Done;
@@ -359,6 +365,7 @@ fn run_data(
         stat,
         db: session.db,
         client: &session.client,
+        is_held: false,
     };
     session
         .client
