@@ -388,6 +388,11 @@ impl Durable {
         self.state_changed || !self.marks.is_empty() || !self.rows.is_empty()
     }
 
+    /// See [`Keyspace::unsettled_bytes`].
+    pub fn unsettled_bytes(&self) -> usize {
+        self.rows.size_bytes() + self.marked.len() + self.marks.len() * 64
+    }
+
     /// Where the rows of a collection are.
     pub fn place(&self, index_id: u64, key: &[u8], generation: u64) -> Place {
         let mut base = Vec::new();

@@ -18,6 +18,20 @@ impl Keyspace {
         self.durable.as_ref().is_some_and(|it| it.has_changes())
     }
 
+    /// Begins applying a log entry, or goes on with the next one: its rows join those of the entries
+    /// before it, as one batch. Until that is taken and written nothing may be uncached.
+    pub fn continue_entry(&mut self, index: u64) {
+        match &mut self.durable {
+            Some(durable) if durable.entry.is_some() => durable.entry = Some(index),
+            _ => self.begin_entry(index),
+        }
+    }
+
+    /// Roughly the bytes of rows that [`Keyspace::end_entry`] would give, values of strings left out.
+    pub fn unsettled_bytes(&self) -> usize {
+        self.durable.as_ref().map_or(0, |it| it.unsettled_bytes())
+    }
+
     /// Ends an entry that has changed nothing, without a trace.
     pub fn abandon_entry(&mut self) {
         if let Some(durable) = &mut self.durable {

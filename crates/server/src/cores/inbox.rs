@@ -106,6 +106,7 @@ impl Core {
 
     /// Ends this core's sessions; the thread ends with its main task.
     fn stop(&self) {
+        self.settle_home();
         self.stopping.set(true);
         for client in self.clients.borrow().values() {
             client.kill();

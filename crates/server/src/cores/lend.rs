@@ -117,11 +117,15 @@ impl Home {
         self.slots.len()
     }
 
-    fn has_all(&self, mask: RegionMask) -> bool {
-        self.slots
-            .iter()
-            .enumerate()
-            .all(|(i, slot)| mask & (1 << i) == 0 || slot.as_ref().is_some_and(|r| r.is_quiet()))
+    /// Whether all of these are home and may be lent: nothing of them is on its way, and their rows
+    /// are in the store.
+    fn has_all(&mut self, mask: RegionMask) -> bool {
+        self.slots.iter_mut().enumerate().all(|(i, slot)| {
+            mask & (1 << i) == 0
+                || slot
+                    .as_mut()
+                    .is_some_and(|r| r.is_quiet() && r.settle().is_ok())
+        })
     }
 
     /// Moves the regions of `mask` out, in order, if all are home.
@@ -156,12 +160,13 @@ impl Home {
     fn next_grant(&mut self) -> Option<(Wanted, Vec<RegionBox>)> {
         let mut earlier: RegionMask = 0;
         let mut found = None;
-        for (at, wanted) in self.line.iter().enumerate() {
-            if wanted.mask & earlier == 0 && self.has_all(wanted.mask) {
+        for at in 0..self.line.len() {
+            let mask = self.line[at].mask;
+            if mask & earlier == 0 && self.has_all(mask) {
                 found = Some(at);
                 break;
             }
-            earlier |= wanted.mask;
+            earlier |= mask;
         }
         let wanted = self.line.remove(found?)?;
         let regions = self.take(wanted.mask)?;

@@ -34,6 +34,7 @@ impl Core {
             next = tokio::time::Instant::now() + Duration::from_secs(1) / hz;
             // Rare work (idle sessions, sweeping all interest) is done once a second.
             let rare = round.is_multiple_of(hz);
+            self.settle_home();
             self.expire().await;
             self.tidy(rare);
             if self.id == 0 {

@@ -19,10 +19,12 @@ use resp::{Args, Protocol, Reply, Span};
 
 use super::Flight;
 use super::keys::each_key;
-use super::member::{Member, Unwritten, seed_of};
+use super::member::{Unwritten, seed_of};
 use crate::commands::Commands;
 use crate::cores::{Call, Core, Region, RegionId, Waiter, call_function};
 
+/// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
+const SETTLE_BYTES: usize = 1024 * 1024;
 /// How soon a store that was busy is asked again.
 const BUSY: Duration = Duration::from_millis(1);
 
@@ -122,130 +124,152 @@ impl Core {
         let Some(region) = home.region_mut(id) else {
             return Step::Nothing;
         };
-        let Some(mut member) = region.member.take() else {
-            return Step::Nothing;
-        };
-        let step = self.apply_front(region, &mut member);
-        member.stalled |= matches!(step, Step::Cold(_) | Step::Busy | Step::Failed(_));
-        region.member = Some(member);
+        let step = self.apply_front(region);
+        if let Some(member) = region.member.as_deref_mut() {
+            member.stalled |= matches!(step, Step::Cold(_) | Step::Busy | Step::Failed(_));
+        }
         step
     }
 
-    fn apply_front(self: &Rc<Self>, region: &mut Region, member: &mut Member) -> Step {
-        let Some(durable) = &self.shared.durable else {
+    fn apply_front(self: &Rc<Self>, region: &mut Region) -> Step {
+        let (Some(member), Some(durable)) = (region.member.as_deref_mut(), &self.shared.durable)
+        else {
             return Step::Nothing;
         };
         if member.stalled || member.failed {
             return Step::Nothing;
         }
-        if member.unwritten.is_none() {
-            let Some(committed) = member.committed.front() else {
-                return Step::Nothing;
-            };
-            let index = committed.index;
-            let ours = member.flights.front().is_some_and(|f| f.index == index);
-            if !ours {
-                // Not of this run of the node (its first entry): no one waits for it.
-                let Some(committed) = member.committed.pop_front() else {
-                    return Step::Nothing;
-                };
-                let settings = self.settings().clone();
-                let mut changes = std::mem::take(&mut member.changes);
-                let applied = apply_payload(
-                    &mut region.space,
-                    &*durable.stores.rows,
-                    index,
-                    &committed.payload,
-                    &self.shared.commands,
-                    &settings.tuning,
-                    &mut changes,
-                );
-                let is_rows = match applied {
-                    Ok(is_rows) => is_rows,
-                    Err(reason) => return Step::Failed(reason),
-                };
-                member.unwritten = Some(Unwritten {
-                    changes,
-                    index,
-                    flight: None,
-                    answers: Vec::new(),
-                    is_rows,
-                });
-                return self.write_rows(region, member);
-            }
-            let Some(flight) = member.flights.front() else {
-                return Step::Nothing;
-            };
-            let cold = self.cold_keys(region, flight);
+        let Some(index) = member.committed.front().map(|committed| committed.index) else {
+            return Step::Nothing;
+        };
+        let ours = member.flights.front().filter(|f| f.index == index);
+        if let Some(flight) = ours {
+            let cold = self.cold_keys(&region.space, flight);
             if !cold.is_empty() {
                 return Step::Cold(cold);
             }
-            let Some(mut flight) = member.flights.pop_front() else {
-                return Step::Nothing;
-            };
-            member.committed.pop_front();
-            let answers = self.run_flight(region, &mut flight);
-            let mut changes = std::mem::take(&mut member.changes);
-            changes.clear();
-            region.space.end_entry(flight.stamp_ms, &mut changes);
-            member.unwritten = Some(Unwritten {
-                changes,
-                index,
-                flight: Some(flight),
-                answers,
-                is_rows: false,
-            });
         }
-        self.write_rows(region, member)
+        let flight = match ours.is_some() {
+            true => member.flights.pop_front(),
+            false => None,
+        };
+        let Some(mut flight) = flight else {
+            return self.apply_bytes(region);
+        };
+        if member.unwritten.is_some() {
+            // The store did not take the rows before: these would have to wait behind them.
+            member.flights.push_front(flight);
+            return match region.settle() {
+                Ok(()) => self.apply_front(region),
+                Err(error) => self.on_write_error(region, error),
+            };
+        }
+        member.committed.pop_front();
+        let answers = self.run_flight(region, &mut flight);
+        let Some(member) = region.member.as_deref_mut() else {
+            return Step::Nothing;
+        };
+        member.open = Some((index, flight.stamp_ms));
+        member.replica.on_applied(index);
+        if let Some(reason) = region.space.take_failure() {
+            durable.fail(&reason);
+            member.failed = true;
+        } else if region.space.unsettled_bytes() > SETTLE_BYTES
+            && let Err(WriteError::Failed(reason)) = region.settle()
+        {
+            // It is in the log, so it is kept, and those who wait may know.
+            durable.fail(&reason);
+            if let Some(member) = region.member.as_deref_mut() {
+                member.failed = true;
+            }
+        }
+        Step::Applied(Some(flight), answers)
     }
 
-    /// Hands the rows of an entry to the store.
-    fn write_rows(&self, region: &mut Region, member: &mut Member) -> Step {
-        let Some(durable) = &self.shared.durable else {
+    /// Applies an entry that no one here waits for (the first of a leader's term) from its bytes.
+    fn apply_bytes(self: &Rc<Self>, region: &mut Region) -> Step {
+        if let Err(error) = region.settle() {
+            return self.on_write_error(region, error);
+        }
+        let (Some(member), Some(durable)) = (region.member.as_deref_mut(), &self.shared.durable)
+        else {
             return Step::Nothing;
         };
-        let Some(done) = member.unwritten.take() else {
+        let Some(committed) = member.committed.pop_front() else {
             return Step::Nothing;
         };
-        match durable.stores.rows.write(&[&done.changes]) {
-            Ok(()) => {
-                if done.is_rows {
-                    region.space.apply_rows(&done.changes);
-                }
-                member.replica.on_applied(done.index);
-                durable.note_applied(region.id, done.index);
-                member.changes = done.changes;
-                match region.space.take_failure() {
-                    Some(reason) => Step::Failed(reason),
-                    None => Step::Applied(done.flight, done.answers),
-                }
-            }
-            Err(WriteError::Busy) if !durable.is_failed() => {
-                member.unwritten = Some(done);
+        let (index, settings) = (committed.index, self.settings().clone());
+        let mut changes = std::mem::take(&mut member.changes);
+        let applied = apply_payload(
+            &mut region.space,
+            &*durable.stores.rows,
+            index,
+            &committed.payload,
+            &self.shared.commands,
+            &settings.tuning,
+            &mut changes,
+        );
+        let is_rows = match applied {
+            Ok(is_rows) => is_rows,
+            Err(reason) => return Step::Failed(reason),
+        };
+        member.replica.on_applied(index);
+        member.unwritten = Some(Unwritten {
+            changes,
+            index,
+            is_rows,
+        });
+        match region.settle() {
+            Ok(()) => Step::Applied(None, Vec::new()),
+            Err(error) => self.on_write_error(region, error),
+        }
+    }
+
+    /// The store did not take rows: it is asked again, or it is broken.
+    fn on_write_error(&self, region: &mut Region, error: WriteError) -> Step {
+        match error {
+            WriteError::Busy
+                if self
+                    .shared
+                    .durable
+                    .as_ref()
+                    .is_some_and(|it| !it.is_failed()) =>
+            {
                 Step::Busy
             }
-            Err(WriteError::Busy) => {
-                member.failed = true;
-                Step::Applied(done.flight, done.answers)
+            WriteError::Busy => {
+                if let Some(member) = region.member.as_deref_mut() {
+                    member.failed = true;
+                }
+                Step::Nothing
             }
-            Err(WriteError::Failed(reason)) => {
-                // It is in the log, so it is kept, and those who wait may know. Nothing more is
-                // written: memory has it, and is not cut back any more.
+            WriteError::Failed(reason) => Step::Failed(reason),
+        }
+    }
+
+    /// Hands the rows of all regions that are home to the store; called now and then.
+    pub(crate) fn settle_home(&self) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        for region in self.home.borrow_mut().present() {
+            if let Err(WriteError::Failed(reason)) = region.settle() {
                 durable.fail(&reason);
-                member.failed = true;
-                Step::Applied(done.flight, done.answers)
+                if let Some(member) = region.member.as_deref_mut() {
+                    member.failed = true;
+                }
             }
         }
     }
 
     /// Keys of an entry's commands that are not in memory.
-    fn cold_keys(&self, region: &Region, flight: &Flight) -> Vec<(DbIndex, Box<[u8]>)> {
+    fn cold_keys(&self, space: &Keyspace, flight: &Flight) -> Vec<(DbIndex, Box<[u8]>)> {
         let mut cold = Vec::new();
-        if region.space.is_complete() {
+        if space.is_complete() {
             return cold;
         }
         let mut look = |db: DbIndex, key: &[u8]| {
-            if !region.space.is_resident(db, key) {
+            if !space.is_resident(db, key) {
                 cold.push((db, key.into()));
             }
         };
@@ -277,7 +301,7 @@ impl Core {
         let settings = self.settings().clone();
         let mut answers = Vec::new();
         let mut nth = 0;
-        region.space.begin_entry(flight.index);
+        region.space.continue_entry(flight.index);
         for (db, key, deadline_ms) in &flight.due {
             if region.space.expire_key(*db, key, *deadline_ms) {
                 self.stats().expired_keys.add(1);

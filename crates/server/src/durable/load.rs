@@ -115,6 +115,9 @@ impl Core {
         while left > 0 && used_memory() > limit {
             let mut dropped = false;
             for region in home.present() {
+                if region.settle().is_err() {
+                    continue; // what the store has not must stay
+                }
                 for _ in 0..16 {
                     let seed = self.next_seed();
                     if !region.space.uncache_one(now_ms, seed, &settings.tuning) {

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::DbIndex;
-use keyspace::rows::Changes;
+use keyspace::rows::{Changes, RowStore, WriteError};
 use replica::{Committed, Ready, Replica};
 
-use crate::cores::{BatchBox, Waiter};
+use crate::cores::{BatchBox, Region, Waiter};
 
 pub struct Member {
     pub replica: Replica,
@@ -19,8 +20,14 @@ pub struct Member {
     pub failed: bool,
     /// Applying waits for rows to be read or for the store to catch up.
     pub stalled: bool,
-    /// Rows of an applied entry that the store has not taken yet.
+    /// Entries were applied whose rows are not taken yet ([`Region::settle`]): the last one's index
+    /// and stamp.
+    pub open: Option<(u64, u64)>,
+    /// Rows that the store has not taken yet.
     pub unwritten: Option<Unwritten>,
+    rows: Arc<dyn RowStore>,
+    /// By region: the last entry whose rows are in the store.
+    applied: Arc<[AtomicU64]>,
     /// The last entry that removes due keys.
     pub expiring: u64,
     pub last_stamp_ms: u64,
@@ -41,14 +48,11 @@ pub struct Flight {
     pub serves: VecDeque<Serve>,
 }
 
-/// An entry that was run; its rows are not in the store yet.
+/// Rows of entries that were run, up to this one.
 pub struct Unwritten {
     pub changes: Changes,
     pub index: u64,
-    pub flight: Option<Flight>,
-    /// Replies for blocked sessions that were served.
-    pub answers: Vec<(Arc<Waiter>, Vec<u8>)>,
-    /// It brought rows instead of commands: memory follows the store.
+    /// The entry brought rows instead of commands: memory follows the store.
     pub is_rows: bool,
 }
 
@@ -62,9 +66,17 @@ pub struct Serve {
 }
 
 impl Member {
-    pub fn new(replica: Replica, last_stamp_ms: u64) -> Self {
+    pub fn new(
+        replica: Replica,
+        last_stamp_ms: u64,
+        rows: Arc<dyn RowStore>,
+        applied: Arc<[AtomicU64]>,
+    ) -> Self {
         Member {
             replica,
+            open: None,
+            rows,
+            applied,
             flights: VecDeque::new(),
             committed: VecDeque::new(),
             failed: false,
@@ -79,13 +91,55 @@ impl Member {
 
     /// Nothing is on its way, or nothing will arrive: what is applied is all there is.
     pub fn is_quiet(&self) -> bool {
-        self.failed || (!self.replica.has_unapplied() && self.unwritten.is_none())
+        self.failed || !self.replica.has_unapplied()
     }
 
     /// The stamp of the next entry: the clock, but never back.
     pub fn next_stamp(&mut self, now_ms: u64) -> u64 {
         self.last_stamp_ms = self.last_stamp_ms.max(now_ms);
         self.last_stamp_ms
+    }
+}
+
+impl Region {
+    /// Takes the rows of what was applied since the last time and hands them to the store, with the
+    /// applied index, in one write. Many entries make one write: a key that changed often has one
+    /// row, and the store sorts them in at once. The log has it all meanwhile.
+    pub fn settle(&mut self) -> Result<(), WriteError> {
+        let Some(member) = self.member.as_deref_mut() else {
+            return Ok(());
+        };
+        if member.failed {
+            return Ok(());
+        }
+        if member.unwritten.is_none() {
+            let Some((index, stamp_ms)) = member.open.take() else {
+                return Ok(());
+            };
+            let mut changes = std::mem::take(&mut member.changes);
+            changes.clear();
+            self.space.end_entry(stamp_ms, &mut changes);
+            member.unwritten = Some(Unwritten {
+                changes,
+                index,
+                is_rows: false,
+            });
+        }
+        let Some(done) = member.unwritten.take() else {
+            return Ok(());
+        };
+        if let Err(error) = member.rows.write(&[&done.changes]) {
+            member.unwritten = Some(done);
+            return Err(error);
+        }
+        if done.is_rows {
+            self.space.apply_rows(&done.changes);
+        }
+        if let Some(applied) = member.applied.get(self.id) {
+            applied.store(done.index, Ordering::Release);
+        }
+        member.changes = done.changes;
+        Ok(())
     }
 }
 

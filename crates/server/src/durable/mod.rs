@@ -64,7 +64,7 @@ pub struct Durable {
     pub writer: LogWriter,
     pub readers: Readers,
     /// By region: the last entry whose rows are in the store.
-    pub applied: Box<[AtomicU64]>,
+    pub applied: Arc<[AtomicU64]>,
     /// Why writes are refused for good: the log or the store failed.
     failed: OnceLock<String>,
     /// Bytes given to the log since it was last cut.
@@ -76,12 +76,16 @@ pub struct Durable {
 }
 
 impl Durable {
-    pub fn start(stores: Stores, sync: LogSync, regions: usize) -> std::io::Result<Durable> {
+    pub fn start(
+        stores: Stores,
+        sync: LogSync,
+        applied: Arc<[AtomicU64]>,
+    ) -> std::io::Result<Durable> {
         let readers = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
         Ok(Durable {
             writer: LogWriter::start(stores.log.clone(), sync)?,
             readers: Readers::start(stores.rows.clone(), readers)?,
-            applied: (0..regions).map(|_| AtomicU64::new(0)).collect(),
+            applied,
             failed: OnceLock::new(),
             logged_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -95,7 +99,7 @@ impl Durable {
     /// All regions are open: the store may tidy up.
     pub fn regions_known<'a>(&self, spaces: impl Iterator<Item = &'a Keyspace>) {
         let mut alive = Vec::new();
-        for (space, applied) in spaces.zip(&self.applied) {
+        for (space, applied) in spaces.zip(self.applied.iter()) {
             alive.extend(space.alive());
             applied.store(space.applied_index(), Ordering::Release);
         }

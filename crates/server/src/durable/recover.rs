@@ -1,6 +1,7 @@
 //! The start of a durable node: rows as of the last checkpoint, then the log behind them, run again.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use keyspace::rows::{self, Changes, Family, RowError, RowSource, RowStore, Tier, WriteError};
@@ -63,6 +64,8 @@ impl From<ReplicaError> for RecoverError {
 pub struct Recovered {
     /// By region.
     pub regions: Vec<(Keyspace, Box<Member>)>,
+    /// By region: the last entry whose rows are in the store.
+    pub applied: Arc<[AtomicU64]>,
     /// Entries of the log that were run again.
     pub replayed: u64,
     pub took: Duration,
@@ -80,8 +83,10 @@ pub fn recover(
 ) -> Result<Recovered, RecoverError> {
     let began = Instant::now();
     let count = region_count(&*stores.rows, cores)?;
+    let applied: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let mut replay = Replay {
         stores,
+        applied: applied.clone(),
         commands,
         tuning,
         replayed: 0,
@@ -98,6 +103,7 @@ pub fn recover(
     }
     Ok(Recovered {
         regions,
+        applied,
         replayed,
         took: began.elapsed(),
     })
@@ -135,6 +141,7 @@ fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverError
 
 struct Replay<'a> {
     stores: &'a Stores,
+    applied: Arc<[AtomicU64]>,
     commands: &'a Commands,
     tuning: &'a Tuning,
     replayed: u64,
@@ -179,7 +186,9 @@ impl Replay<'_> {
             }
         }
         let stamp_ms = space.last_stamp_ms();
-        Ok((space, Box::new(Member::new(replica, stamp_ms))))
+        let (rows, applied) = (rows.clone(), self.applied.clone());
+        let member = Member::new(replica, stamp_ms, rows, applied);
+        Ok((space, Box::new(member)))
     }
 
     fn apply(

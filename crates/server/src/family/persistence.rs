@@ -190,7 +190,10 @@ pub async fn reload(
     };
     if shared.durable.is_some() {
         // The rows are the data: what is in memory goes, and comes back from them.
-        held.spaces().for_each(Keyspace::uncache_all);
+        for space in held.spaces() {
+            space.abandon_entry();
+            space.uncache_all();
+        }
         session.release(held).await;
         reply.ok();
         return Ok(());
