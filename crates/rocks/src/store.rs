@@ -220,12 +220,20 @@ impl RowStore for Store {
         let db = &self.open.db;
         BATCH.with_borrow_mut(|batch| {
             batch.clear();
-            for changes in changes {
-                for (family, key, value) in changes.iter() {
-                    match value {
-                        Some(value) => batch.put_cf(&db.family(family), key, value),
-                        None => batch.delete_cf(&db.family(family), key),
-                    }
+            // In order of their keys: the memtable finds the place of each beside that of the one
+            // before, instead of searching it from the top. Of equal keys the last one counts.
+            let mut rows: Vec<_> = changes.iter().flat_map(|changes| changes.iter()).collect();
+            rows.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+            for (at, &(family, key, value)) in rows.iter().enumerate() {
+                if rows
+                    .get(at + 1)
+                    .is_some_and(|next| (next.0, next.1) == (family, key))
+                {
+                    continue;
+                }
+                match value {
+                    Some(value) => batch.put_cf(&db.family(family), key, value),
+                    None => batch.delete_cf(&db.family(family), key),
                 }
             }
             let size = batch.size_in_bytes();

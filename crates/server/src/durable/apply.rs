@@ -24,7 +24,7 @@ use crate::commands::Commands;
 use crate::cores::{Call, Core, Region, RegionId, Waiter, call_function};
 
 /// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
-const SETTLE_BYTES: usize = 1024 * 1024;
+const SETTLE_BYTES: usize = 512 * 1024;
 /// How soon a store that was busy is asked again.
 const BUSY: Duration = Duration::from_millis(1);
 

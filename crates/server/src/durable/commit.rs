@@ -32,9 +32,7 @@ pub fn begin(region: &mut Region) {
         if member.failed {
             region.space.stop_writing();
         }
-        region
-            .space
-            .continue_entry(member.replica.last_index() + 1);
+        region.space.continue_entry(member.replica.last_index() + 1);
     }
 }
 

@@ -190,6 +190,7 @@ pub async fn reload(
     };
     if shared.durable.is_some() {
         // The rows are the data: what is in memory goes, and comes back from them.
+        held.commit().await?;
         for space in held.spaces() {
             space.abandon_entry();
             space.uncache_all();
