@@ -10,6 +10,7 @@ use resp::{Args, Reply};
 use super::{Core, Map, RegionId};
 use crate::clients::Client;
 use crate::commands::wrong_arity;
+use crate::durable::each_key;
 
 /// A resolved command and whose it is.
 #[derive(Clone, Copy)]
@@ -121,7 +122,12 @@ impl Core {
             let ran = self.invoke(call, view, args, reply);
             if region.space.has_missing() {
                 reply.truncate(before);
-                return Err(Absent::Cold(region.id, region.space.take_missing()));
+                // All keys of the command come together: one by one, the next could push out the last.
+                let mut keys = region.space.take_missing();
+                each_key(call.row, call.db, args, &mut |db, key| {
+                    keys.push((db, key.into()))
+                });
+                return Err(Absent::Cold(region.id, keys));
             }
             let mut met = Vec::new();
             if region.space.has_met_due() {

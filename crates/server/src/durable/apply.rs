@@ -25,6 +25,8 @@ use crate::cores::{Call, Core, Region, RegionId, Waiter, call_function};
 
 /// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
 const SETTLE_BYTES: usize = 512 * 1024;
+/// A store that is busy for longer than this is broken.
+const BUSY_MOST_MS: u64 = 15_000;
 /// How soon a store that was busy is asked again.
 const BUSY: Duration = Duration::from_millis(1);
 
@@ -253,9 +255,21 @@ impl Core {
             return;
         };
         for region in self.home.borrow_mut().present() {
-            if let Err(WriteError::Failed(reason)) = region.settle() {
-                durable.fail(&reason);
-                if let Some(member) = region.member.as_deref_mut() {
+            let settled = region.settle();
+            let Some(member) = region.member.as_deref_mut() else {
+                continue;
+            };
+            let now_ms = self.now_ms();
+            match settled {
+                Ok(()) => member.busy_since_ms = 0,
+                Err(WriteError::Busy) if member.busy_since_ms == 0 => member.busy_since_ms = now_ms,
+                Err(WriteError::Busy) if now_ms - member.busy_since_ms < BUSY_MOST_MS => {}
+                Err(WriteError::Busy) => {
+                    durable.fail("the store has taken nothing for a long time; is the disk full?");
+                    member.failed = true;
+                }
+                Err(WriteError::Failed(reason)) => {
+                    durable.fail(&reason);
                     member.failed = true;
                 }
             }

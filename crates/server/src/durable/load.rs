@@ -115,8 +115,11 @@ impl Core {
         while left > 0 && used_memory() > limit {
             let mut dropped = false;
             for region in home.present() {
-                if region.settle().is_err() {
-                    continue; // what the store has not must stay
+                // What an entry waits for must not leave while the rest of it comes, and what the
+                // store has not must stay.
+                let waits = region.member.as_ref().is_some_and(|member| member.stalled);
+                if waits || region.settle().is_err() {
+                    continue;
                 }
                 for _ in 0..16 {
                     let seed = self.next_seed();

@@ -25,6 +25,8 @@ pub struct Member {
     pub open: Option<(u64, u64)>,
     /// Rows that the store has not taken yet.
     pub unwritten: Option<Unwritten>,
+    /// Since when the store takes nothing; 0: it does.
+    pub busy_since_ms: u64,
     rows: Arc<dyn RowStore>,
     /// By region: the last entry whose rows are in the store.
     applied: Arc<[AtomicU64]>,
@@ -75,6 +77,7 @@ impl Member {
         Member {
             replica,
             open: None,
+            busy_since_ms: 0,
             rows,
             applied,
             flights: VecDeque::new(),

@@ -41,6 +41,7 @@ use keyspace::{Keyspace, ValueRef};
 use replica::{LogStore, LogWrite};
 
 pub(crate) use compose::is_logged_as_given;
+pub(crate) use keys::each_key;
 
 pub use checkpoint::Checkpoints;
 pub use member::{Flight, Member};
