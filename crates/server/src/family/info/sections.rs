@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Totals;
+use crate::durable::Durable;
 use crate::family::connection::REDIS_VERSION;
 use crate::memory;
 use crate::shared::{Shared, now_ms};
@@ -198,6 +199,24 @@ pub fn memory(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("lazyfreed_objects", 0);
 }
 
+/// The log and the store of a durable node.
+fn log_and_store(lines: &mut Lines<'_>, durable: &Durable) {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    lines.add("log_writes_stopped", u8::from(durable.is_failed()));
+    lines.add("log_entries", count(&durable.entries));
+    lines.add("log_commands", count(&durable.commands_logged));
+    lines.add("log_bytes_since_checkpoint", count(&durable.logged_bytes));
+    lines.add("log_checkpoints", count(&durable.checkpoints));
+    lines.add("rows_fetched_by_readers", count(&durable.loads));
+    let stats = durable.stores.rows.stats();
+    lines.add("rows_disk_bytes", stats.disk_bytes);
+    lines.add("rows_written_bytes", stats.written_bytes);
+    lines.add("rows_flushed_bytes", stats.flushed_bytes);
+    lines.add("rows_compacted_bytes", stats.compacted_bytes);
+    lines.add("rows_block_cache_bytes", stats.block_cache_bytes);
+    lines.add("rows_memtable_bytes", stats.memtable_bytes);
+}
+
 pub fn persistence(lines: &mut Lines<'_>, shared: &Shared, totals: &Totals) {
     let status = &shared.saving;
     let since = status.running_since_ms.load(Ordering::Relaxed);
@@ -248,6 +267,9 @@ pub fn persistence(lines: &mut Lines<'_>, shared: &Shared, totals: &Totals) {
         "rdb_last_load_keys_loaded",
         status.loaded_keys.load(Ordering::Relaxed),
     );
+    if let Some(durable) = &shared.durable {
+        log_and_store(lines, durable);
+    }
     for name in [
         "aof_enabled",
         "aof_rewrite_in_progress",
