@@ -80,12 +80,12 @@ impl Core {
             if ready.is_empty() {
                 break;
             }
+            if self.shared.durable.is_some() {
+                self.serve_kept(ready);
+                continue;
+            }
             for (region, db, key) in ready {
-                if self.shared.durable.is_some() {
-                    self.serve_kept(region, db, &key);
-                } else {
-                    self.serve(region, db, &key);
-                }
+                self.serve(region, db, &key);
             }
         }
         drop(serving);
@@ -127,56 +127,62 @@ impl Core {
     /// On a durable node: those in line whom the entry itself could not serve (a move to another
     /// region, more elements than the command had arguments, an EXEC). Each is served over held
     /// regions and told when that is kept.
-    fn serve_kept(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
-        let there = self
-            .home
-            .borrow_mut()
-            .region_mut(region)
-            .is_none_or(|region| region.space.may_have(db, key));
-        if !there {
+    fn serve_kept(self: &Rc<Self>, mut ready: Vec<(RegionId, DbIndex, Box<[u8]>)>) {
+        ready.retain(|(region, db, key)| {
+            let mut home = self.home.borrow_mut();
+            let region = home.region_mut(*region);
+            region.is_none_or(|region| region.space.may_have(*db, key))
+        });
+        if ready.is_empty() {
             return;
         }
         let core = self.clone();
-        let key: Box<[u8]> = key.into();
+        // One task for all of them: keys are served in the order they changed.
         tokio::task::spawn_local(async move {
-            loop {
-                let waiter = match core.claim_first(region, db, &key) {
-                    First::Claimed(waiter) => waiter,
-                    First::Nobody => return,
-                    First::NotNow => {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                        continue;
-                    }
-                };
-                let row = core.shared.commands.row(waiter.stat);
-                let command = only_key(row, &waiter.command.args(0), &key);
-                let regions = core.regions_of(row, &command.args(0));
-                let mut held = core.hold(&regions).await;
-                core.begin_batch();
-                held.load_keys_of(row, db, &command.args(0)).await;
-                let reply =
-                    held.with_view(waiter.db, |view| core.attempt_on(&waiter, &command, view));
-                let Some(reply) = reply else {
-                    if let Some(region) = held.region_of(&key) {
-                        region.put_waiter_first(db, &key, waiter.clone());
-                    }
-                    if waiter.claim.unserve() {
-                        core.answer_waiter(&waiter, None);
-                    }
-                    return;
-                };
-                let kept = held.commit().await;
-                waiter.claim.served();
-                match kept {
-                    Ok(()) => core.answer_waiter(&waiter, Some(reply)),
-                    Err(refusal) => {
-                        let mut reply = Reply::new(waiter.protocol);
-                        reply.refusal(&refusal);
-                        core.answer_waiter(&waiter, Some(reply.into_bytes()));
-                    }
-                }
+            for (region, db, key) in ready {
+                core.serve_line(region, db, &key).await;
             }
         });
+    }
+
+    /// Serves those in line for a key, over held regions, until there is nothing left for them.
+    async fn serve_line(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+        loop {
+            let waiter = match self.claim_first(region, db, key) {
+                First::Claimed(waiter) => waiter,
+                First::Nobody => return,
+                First::NotNow => {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
+            };
+            let row = self.shared.commands.row(waiter.stat);
+            let command = only_key(row, &waiter.command.args(0), key);
+            let regions = self.regions_of(row, &command.args(0));
+            let mut held = self.hold(&regions).await;
+            self.begin_batch();
+            held.load_keys_of(row, db, &command.args(0)).await;
+            let reply = held.with_view(waiter.db, |view| self.attempt_on(&waiter, &command, view));
+            let Some(reply) = reply else {
+                if let Some(region) = held.region_of(key) {
+                    region.put_waiter_first(db, key, waiter.clone());
+                }
+                if waiter.claim.unserve() {
+                    self.answer_waiter(&waiter, None);
+                }
+                return;
+            };
+            let kept = held.commit().await;
+            waiter.claim.served();
+            match kept {
+                Ok(()) => self.answer_waiter(&waiter, Some(reply)),
+                Err(refusal) => {
+                    let mut reply = Reply::new(waiter.protocol);
+                    reply.refusal(&refusal);
+                    self.answer_waiter(&waiter, Some(reply.into_bytes()));
+                }
+            }
+        }
     }
 
     /// One attempt over held regions; whether there was something. If not, the waiter is back at

@@ -360,6 +360,7 @@ impl Core {
                 }
                 nth += 1;
                 let behind = nth;
+                let mut in_vain = Vec::new();
                 while flight
                     .serves
                     .front()
@@ -384,8 +385,12 @@ impl Core {
                             serve.waiter.claim.served();
                             answers.push((serve.waiter, reply));
                         }
-                        None => self.put_back(region, serve.waiter, serve.db, &serve.key),
+                        None => in_vain.push(serve),
                     }
+                }
+                // The last goes back first: each to the head of the line, so the order stays.
+                for serve in in_vain.into_iter().rev() {
+                    self.put_back(region, serve.waiter, serve.db, &serve.key);
                 }
             }
         }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use base::DbIndex;
-use command::{Command, Flags};
+use command::{Command, Flags, Run, WaitOn};
 use replica::entry::EntryWriter;
 use resp::Args;
 
@@ -139,7 +139,9 @@ impl Core {
                 let args = batch.commands.args(at);
                 entry.push(db, args.iter_from(0));
                 count += 1;
-                if region.has_interest() {
+                // A command that only takes has nothing for anybody.
+                let takes = matches!(row.run, Run::Block(it) if it.wait_on == WaitOn::AllKeys);
+                if region.has_interest() && !takes {
                     self.serve_behind(region, row, db, &args, &mut entry, &mut count, &mut serves);
                 }
             }
@@ -164,7 +166,7 @@ impl Core {
             return Ok(());
         }
         region.member = Some(member);
-        for serve in serves {
+        for serve in serves.into_iter().rev() {
             self.put_back(region, serve.waiter, serve.db, &serve.key);
         }
         Err(batches)
@@ -311,7 +313,7 @@ impl Core {
             std::mem::take(&mut member.flights)
         };
         for flight in flights {
-            for serve in flight.serves {
+            for serve in flight.serves.into_iter().rev() {
                 if let Some(region) = self.home.borrow_mut().region_mut(id) {
                     self.put_back(region, serve.waiter, serve.db, &serve.key);
                 }
