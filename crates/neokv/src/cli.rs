@@ -32,6 +32,7 @@ const MAIN: &[&str] = &[
     "maxmemory-policy",
     "dir",
     "dbfilename",
+    "import",
     "save",
 ];
 
@@ -135,7 +136,7 @@ fn value_name(kind: Kind) -> &'static str {
         Kind::Bytes { .. } => "BYTES",
         Kind::Choice(_) => "WORD",
         Kind::Folder => "FOLDER",
-        Kind::FileName => "FILE",
+        Kind::FileName | Kind::Path => "FILE",
         Kind::Addresses => "ADDRESS",
         Kind::Save => "SECONDS CHANGES",
         Kind::Text | Kind::Empty(_) | Kind::OutputLimits | Kind::Percentiles => "TEXT",

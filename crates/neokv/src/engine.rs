@@ -6,6 +6,8 @@ use rocks::{DataDir, Log, LogSettings, Store, StoreSettings};
 use server::settings::Engine;
 use server::{Settings, Stores};
 
+use crate::import;
+
 /// A running node, with the lock on its data.
 pub struct Node {
     pub server: server::Server,
@@ -23,12 +25,18 @@ impl Node {
 /// Starts a node, or says in one line why not.
 pub fn start(settings: Settings) -> Result<Node, String> {
     match settings.engine {
+        Engine::Memory if settings.import.is_some() => Err(
+            "--import: the engine memory reads --dbfilename in --dir at every start; put the file there"
+                .into(),
+        ),
         Engine::Memory => Ok(Node {
             server: server::start(settings).map_err(|error| error.to_string())?,
             _data: None,
         }),
         Engine::Rocksdb => {
-            let data = DataDir::open(&settings.dir).map_err(|error| error.to_string())?;
+            let data = DataDir::lock(&settings.dir).map_err(|error| error.to_string())?;
+            import::run(&settings, &data)?;
+            data.prepare().map_err(|error| error.to_string())?;
             let stores = open(&settings, &data)?;
             Ok(Node {
                 server: server::start_durable(settings, stores)
@@ -40,20 +48,24 @@ pub fn start(settings: Settings) -> Result<Node, String> {
 }
 
 fn open(settings: &Settings, data: &DataDir) -> Result<Stores, String> {
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let rows = StoreSettings {
-        block_cache_bytes: settings.block_cache_bytes,
-        ..StoreSettings::for_machine(settings.block_cache_bytes.saturating_mul(12), cpus)
-    };
     let log = LogSettings {
         file_bytes: (settings.log_bytes / 4).max(1 << 20),
         keep_bytes: settings.log_bytes.max(4 << 20),
         ..LogSettings::default()
     };
-    let rows = Store::open(&data.rows(), &rows).map_err(|error| error.to_string())?;
+    let rows = open_rows(settings, data)?;
     let log = Log::open(&data.log(), &log).map_err(|error| error.to_string())?;
     Ok(Stores {
         rows: rows as Arc<_>,
         log: log as Arc<_>,
     })
+}
+
+pub fn open_rows(settings: &Settings, data: &DataDir) -> Result<Arc<Store>, String> {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let rows = StoreSettings {
+        block_cache_bytes: settings.block_cache_bytes,
+        ..StoreSettings::for_machine(settings.block_cache_bytes.saturating_mul(12), cpus)
+    };
+    Store::open(&data.rows(), &rows).map_err(|error| error.to_string())
 }

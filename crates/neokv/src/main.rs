@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod engine;
+mod import;
 mod pages;
 
 use std::process::ExitCode;

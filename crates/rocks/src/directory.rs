@@ -22,6 +22,8 @@ pub enum OpenError {
     TooNew { path: PathBuf, found: u32 },
     /// Not as we left it.
     Damaged { path: PathBuf, what: String },
+    /// An import into it did not come to its end.
+    HalfImported { path: PathBuf, source: PathBuf },
     /// The system refused.
     Failed { path: PathBuf, what: String },
 }
@@ -60,6 +62,12 @@ impl fmt::Display for OpenError {
                 "{} is damaged: {what}. Nothing was changed. Restore it from a backup or a replica, or move it away to start empty",
                 path.display()
             ),
+            OpenError::HalfImported { path, source } => write!(
+                f,
+                "the import of {} into {} was interrupted; it can be begun again",
+                source.display(),
+                path.display()
+            ),
             OpenError::Failed { path, what } => {
                 write!(f, "cannot open {}: {what}", path.display())
             }
@@ -80,19 +88,44 @@ pub struct DataDir {
 impl DataDir {
     /// Makes it if it is not there.
     pub fn open(path: &Path) -> Result<DataDir, OpenError> {
-        let failed = |error: io::Error| OpenError::failed(path, error);
-        fs::create_dir_all(path).map_err(failed)?;
-        let lock = lock(path)?;
-        let dir = DataDir {
-            path: path.into(),
-            _lock: lock,
-        };
-        match fs::read_to_string(path.join("FORMAT")) {
-            Ok(text) => dir.check(&text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => dir.create()?,
-            Err(error) => return Err(OpenError::failed(&path.join("FORMAT"), error)),
-        }
+        let dir = DataDir::lock(path)?;
+        dir.prepare()?;
         Ok(dir)
+    }
+
+    /// Makes the folder if it is not there, and takes it; nothing in it is looked at.
+    pub fn lock(path: &Path) -> Result<DataDir, OpenError> {
+        fs::create_dir_all(path).map_err(|error| OpenError::failed(path, error))?;
+        Ok(DataDir {
+            path: path.into(),
+            _lock: lock(path)?,
+        })
+    }
+
+    /// Makes or checks what is in it; rows and log can be opened then.
+    pub fn prepare(&self) -> Result<(), OpenError> {
+        match fs::read_to_string(self.path.join("FORMAT")) {
+            Ok(text) => {
+                self.check(&text)?;
+                self.note_imported()
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(import) = self.unfinished_import()? {
+                    return Err(OpenError::HalfImported {
+                        path: self.path.clone(),
+                        source: import.source,
+                    });
+                }
+                self.create_folders()?;
+                self.write_format()
+            }
+            Err(error) => Err(OpenError::failed(&self.path.join("FORMAT"), error)),
+        }
+    }
+
+    /// Whether no node ever started on it.
+    pub fn is_new(&self) -> bool {
+        !self.path.join("FORMAT").exists()
     }
 
     pub fn path(&self) -> &Path {
@@ -109,8 +142,7 @@ impl DataDir {
         self.path.join("log")
     }
 
-    fn create(&self) -> Result<(), OpenError> {
-        let failed = |error: io::Error| OpenError::failed(&self.path, error);
+    pub(crate) fn create_folders(&self) -> Result<(), OpenError> {
         for folder in [self.rows(), self.log()] {
             // Rows or a log without FORMAT: not ours, or FORMAT was removed by hand.
             if fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some()) {
@@ -119,13 +151,23 @@ impl DataDir {
                     format!("{} has files but FORMAT is missing", folder.display()),
                 ));
             }
-            fs::create_dir_all(&folder).map_err(failed)?;
+            fs::create_dir_all(&folder).map_err(|error| OpenError::failed(&folder, error))?;
         }
-        let written = self.path.join("FORMAT.new");
+        Ok(())
+    }
+
+    pub(crate) fn write_format(&self) -> Result<(), OpenError> {
+        self.write_file("FORMAT", format!("{FORMAT_WORD} {FORMAT}\n").as_bytes())
+    }
+
+    /// A file that is there whole or not at all, also after a power cut.
+    pub(crate) fn write_file(&self, name: &str, content: &[u8]) -> Result<(), OpenError> {
+        let failed = |error: io::Error| OpenError::failed(&self.path, error);
+        let written = self.path.join(format!("{name}.new"));
         let mut file = File::create(&written).map_err(failed)?;
-        writeln!(file, "{FORMAT_WORD} {FORMAT}").map_err(failed)?;
+        file.write_all(content).map_err(failed)?;
         file.sync_all().map_err(failed)?;
-        fs::rename(&written, self.path.join("FORMAT")).map_err(failed)?;
+        fs::rename(&written, self.path.join(name)).map_err(failed)?;
         sync_folder(&self.path).map_err(failed)
     }
 

@@ -4,6 +4,7 @@
 //! ```text
 //!   <data-dir>/LOCK      held while a node runs on it          directory.rs
 //!              FORMAT    version of everything below
+//!              IMPORTING, IMPORTED   which dump the data came from   imports.rs
 //!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs
 //!              log/      raft-engine: the log of all regions   log.rs, records.rs
 //! ```
@@ -27,6 +28,7 @@ mod directory;
 mod families;
 mod faulty;
 mod filter;
+mod imports;
 mod log;
 mod records;
 mod settings;
@@ -35,6 +37,7 @@ mod store;
 
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
+pub use imports::Import;
 pub use log::Log;
 pub use settings::{LogSettings, StoreSettings};
 pub use store::Store;

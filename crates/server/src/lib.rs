@@ -19,6 +19,7 @@ pub mod commands;
 pub mod cores;
 pub mod durable;
 pub mod family;
+pub mod importing;
 pub mod latency;
 mod listener;
 pub mod loading;

@@ -10,6 +10,8 @@ use keyspace::rdb::{self, Error, Summary};
 use keyspace::{Keyspace, Owned, Tuning, Txn, View};
 
 use crate::cores::Map;
+use crate::log;
+use crate::settings::Settings;
 
 /// Long loads tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -82,4 +84,34 @@ pub fn restore(
         expired,
         took: began.elapsed(),
     }))
+}
+
+/// Keys that have no place here are left out of what was read, and of the next save. The dump that
+/// has them is kept if it lies where that goes.
+pub(crate) fn warn_of_skipped(settings: &Settings, path: &Path, summary: &Summary) {
+    let Some(first) = summary.skipped.first() else {
+        return;
+    };
+    let name = path.display();
+    let mut text = format!(
+        "{name}: {} keys of types this version does not have were left out, the first is '{}'",
+        summary.skipped_keys,
+        first.key.escape_ascii(),
+    );
+    let saves_to = settings.dir.join(&settings.dbfilename);
+    if std::fs::canonicalize(&saves_to).ok() == std::fs::canonicalize(path).ok() {
+        // The next save puts another file in its place: the bytes stay under a second name.
+        let mut copy = path.to_path_buf().into_os_string();
+        copy.push(".original");
+        let kept = match std::fs::hard_link(path, &copy) {
+            Ok(()) => "the file is kept as",
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => "there is already",
+            Err(_) => "copy the file now: it could not be kept as",
+        };
+        let copy = Path::new(&copy).display();
+        text.push_str(&format!(
+            "; the next save will not contain them; {kept} {copy}"
+        ));
+    }
+    log::warning(settings, &text);
 }

@@ -11,7 +11,7 @@
 //! bytes. Collections are written element by element from where they lie.
 //!
 //! Reading: [`read`] pulls bytes from anything that is [`std::io::Read`] and hands out whole
-//! values. A file is never trusted: lengths cost memory only as far as bytes really follow, and
+//! values, [`read_parts`] one element after the other. A file is never trusted: lengths cost memory only as far as bytes really follow, and
 //! damage is an [`Error`], not a panic.
 //!
 //! No files, no clock: both come from above.
@@ -31,7 +31,8 @@ mod ziplist;
 mod zipmap;
 
 pub use checksum::Checksum;
-pub use reader::{Skipped, Summary, read};
+pub use reader::{Sink, Skipped, Summary, read, read_parts};
+pub use value::Part;
 pub use writer::{Encoder, Header, append_db_size, append_header, trailer};
 
 /// The version written; Redis 7.0's.
@@ -98,6 +99,8 @@ pub enum Error {
         expected: u64,
         found: u64,
     },
+    /// Whoever takes the parts in cannot go on: why.
+    Stopped(String),
 }
 
 impl std::fmt::Display for Error {
@@ -113,6 +116,7 @@ impl std::fmt::Display for Error {
                 let key = key.escape_ascii();
                 write!(f, "value type {layout} of key '{key}' is not supported")
             }
+            Error::Stopped(why) => f.write_str(why),
             Error::Checksum { expected, found } => {
                 write!(
                     f,

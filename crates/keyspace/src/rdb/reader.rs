@@ -5,9 +5,9 @@ use std::io::Read;
 use base::{DbIndex, limits};
 
 use super::source::Source;
-use super::value::Values;
+use super::value::{self, Building, Part, Parts};
 use super::{Error, NEWEST_VERSION, opcode, skip};
-use crate::{Owned, Tuning};
+use crate::{Kind, Owned, Tuning};
 
 /// Dumps before this version have no checksum.
 const CHECKSUM_SINCE: u32 = 5;
@@ -36,6 +36,18 @@ pub struct Summary {
     pub functions: u64,
 }
 
+/// Takes a dump in part by part, for whoever has no room for whole values.
+pub trait Sink {
+    /// A key and the type of its value; false if it is not wanted.
+    fn begin(&mut self, db: DbIndex, key: &[u8], kind: Kind, expire_at_ms: Option<u64>) -> bool;
+
+    /// The next part of its value; none comes for an empty collection.
+    fn part(&mut self, part: Part<'_>) -> Result<(), Error>;
+
+    /// The value is complete; false if it is not kept.
+    fn end(&mut self) -> Result<bool, Error>;
+}
+
 /// Reads a whole dump; `each` gets every entry, expired ones included.
 ///
 /// After an error `each` has seen some entries: the caller discards them. The checksum is known
@@ -45,12 +57,66 @@ pub fn read<R: Read>(
     tuning: &Tuning,
     each: &mut dyn FnMut(DbIndex, &[u8], Owned),
 ) -> Result<Summary, Error> {
+    walk(reader, &mut |source, parts, head| {
+        let mut building = Building::new(head.kind, tuning);
+        parts.read(source, head.kind, head.layout, &mut |part| {
+            building.add(part);
+            Ok(())
+        })?;
+        let Some(value) = building.finish() else {
+            return Ok(Taken::Skipped);
+        };
+        let expire_at_ms = head.expire_at_ms;
+        let owned = Owned {
+            value,
+            expire_at_ms,
+        };
+        each(head.db, head.key, owned);
+        Ok(Taken::Kept)
+    })
+}
+
+/// Reads a whole dump without ever having a whole collection in memory. As with [`read`], the
+/// checksum is known to be right only when this returns.
+pub fn read_parts<R: Read>(reader: R, sink: &mut dyn Sink) -> Result<Summary, Error> {
+    walk(reader, &mut |source, parts, head| {
+        if !sink.begin(head.db, head.key, head.kind, head.expire_at_ms) {
+            parts.read(source, head.kind, head.layout, &mut |_| Ok(()))?;
+            return Ok(Taken::Unwanted);
+        }
+        parts.read(source, head.kind, head.layout, &mut |part| sink.part(part))?;
+        Ok(match sink.end()? {
+            true => Taken::Kept,
+            false => Taken::Skipped,
+        })
+    })
+}
+
+/// What is known of a value before it is read.
+struct Head<'a> {
+    db: DbIndex,
+    key: &'a [u8],
+    kind: Kind,
+    layout: u8,
+    expire_at_ms: Option<u64>,
+}
+
+enum Taken {
+    Kept,
+    /// Has no place here.
+    Skipped,
+    Unwanted,
+}
+
+type Take<'a, R> = dyn FnMut(&mut Source<R>, &mut Parts, Head<'_>) -> Result<Taken, Error> + 'a;
+
+fn walk<R: Read>(reader: R, take: &mut Take<'_, R>) -> Result<Summary, Error> {
     let mut source = Source::new(reader);
     let mut summary = Summary {
         version: version(&mut source)?,
         ..Summary::default()
     };
-    let mut values = Values::new(tuning);
+    let mut parts = Parts::default();
     let (mut db, mut key, mut expire_at_ms) = (0, Vec::new(), None);
     loop {
         match source.byte()? {
@@ -85,24 +151,33 @@ pub fn read<R: Read>(
             }
             layout => {
                 source.string(&mut key)?;
-                let value = values.read(&mut source, layout, &key)?;
                 let expire_at_ms = expire_at_ms.take();
-                if let Some(value) = value {
-                    summary.keys += 1;
-                    each(
-                        db,
-                        &key,
-                        Owned {
-                            value,
+                let taken = match value::kind_of(layout) {
+                    Some(kind) => {
+                        let head = Head {
+                            db,
+                            key: &key,
+                            kind,
+                            layout,
                             expire_at_ms,
-                        },
-                    );
-                } else {
-                    summary.skipped_keys += 1;
-                    if summary.skipped.len() < SKIPPED_NAMED {
-                        let key = key.clone();
-                        summary.skipped.push(Skipped { db, key, layout });
+                        };
+                        take(&mut source, &mut parts, head)?
                     }
+                    None => {
+                        value::skip_value(&mut source, layout, &key)?;
+                        Taken::Skipped
+                    }
+                };
+                match taken {
+                    Taken::Kept => summary.keys += 1,
+                    Taken::Skipped => {
+                        summary.skipped_keys += 1;
+                        if summary.skipped.len() < SKIPPED_NAMED {
+                            let key = key.clone();
+                            summary.skipped.push(Skipped { db, key, layout });
+                        }
+                    }
+                    Taken::Unwanted => {}
                 }
             }
         }

@@ -31,7 +31,7 @@ use crate::{Keyspace, Kind, Tuning, ValueRef};
 /// Where the writes of a command go that has to be run again.
 pub(crate) const VOID: usize = DATABASES as usize;
 /// Generations of one entry before they run into those of the next (which then begin later).
-const GENERATION_SHIFT: u32 = 20;
+pub(super) const GENERATION_SHIFT: u32 = 20;
 
 pub(crate) struct Durable {
     pub home: u64,

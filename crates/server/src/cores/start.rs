@@ -228,24 +228,7 @@ fn load_dump(shared: &Shared, homes: &mut [Home]) -> Result<(), StartError> {
     expired.store(restored.expired, Ordering::Relaxed);
     crate::memory::publish();
     log::notice(&settings, &format!("loaded {name}: {restored}"));
-    if let Some(first) = restored.summary.skipped.first() {
-        // The next save puts another file in its place: the bytes stay under a second name.
-        let mut copy = path.clone().into_os_string();
-        copy.push(".original");
-        let kept = match std::fs::hard_link(&path, &copy) {
-            Ok(()) => "the file is kept as",
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => "there is already",
-            Err(_) => "copy the file now: it could not be kept as",
-        };
-        let text = format!(
-            "{name}: {} keys of types this version does not have were left out, the first is '{}'; \
-             the next save will not contain them; {kept} {}",
-            restored.summary.skipped_keys,
-            first.key.escape_ascii(),
-            copy.display()
-        );
-        log::warning(&settings, &text);
-    }
+    loading::warn_of_skipped(&settings, &path, &restored.summary);
     Ok(())
 }
 

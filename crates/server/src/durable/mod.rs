@@ -45,7 +45,7 @@ pub(crate) use keys::each_key;
 
 pub use checkpoint::Checkpoints;
 pub use member::{Flight, Member};
-pub use recover::{RecoverError, recover};
+pub use recover::{RecoverError, recover, region_count};
 pub use writer::{Job, LogSync, LogWriter};
 
 use crate::Shared;

@@ -110,7 +110,7 @@ pub fn recover(
 }
 
 /// How many regions the data is in; decided when the directory is made.
-fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverError> {
+pub fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverError> {
     let mut found: Option<Vec<u8>> = None;
     rows.get(Family::Info, NODE_ROW, Tier::All, &mut |value| {
         found = Some(value.into())

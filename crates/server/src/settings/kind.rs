@@ -61,6 +61,8 @@ pub enum Kind {
     Empty(&'static str),
     /// A file name without a folder.
     FileName,
+    /// A file with its folder; nobody looks whether it is there.
+    Path,
     /// An existing folder; kept as an absolute path.
     Folder,
     /// Addresses to listen on, separated by blanks.
@@ -104,7 +106,7 @@ impl Kind {
                         words.join(", ")
                     )
                 }),
-            Kind::Text => Ok(Value::Text(text.into())),
+            Kind::Text | Kind::Path => Ok(Value::Text(text.into())),
             Kind::Empty(_) if text.is_empty() => Ok(Value::Text(String::new())),
             Kind::Empty(reason) => Err(reason.into()),
             Kind::FileName => {
@@ -146,6 +148,7 @@ impl Kind {
             Kind::Text => "text".into(),
             Kind::Empty(_) => "empty".into(),
             Kind::FileName => "file name".into(),
+            Kind::Path => "file".into(),
             Kind::Folder => "folder".into(),
             Kind::Addresses => "addresses, separated by blanks".into(),
             Kind::Save => "pairs of seconds and changes; empty for never".into(),

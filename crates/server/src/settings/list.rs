@@ -393,6 +393,15 @@ pub const ALL: &[Setting] = &[
         ),
         Change::Protected,
     ),
+    change(
+        row(
+            "import",
+            Kind::Path,
+            "",
+            "Engine rocksdb: RDB file that a new data folder begins with, read once. Without it, `dbfilename` in the folder is imported, if it is there and the folder is new.",
+        ),
+        Change::Start,
+    ),
     row(
         "log-sync",
         Kind::Choice(&["always", "everysec", "no"]),

@@ -30,6 +30,8 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub block_cache_bytes: usize,
     pub log_bytes: u64,
+    /// The dump that a new data directory begins with.
+    pub import: Option<PathBuf>,
     pub num_shards: usize,
     pub redis_port: u16,
     /// Addresses listened on; a leading `-` makes a failure to bind harmless.
@@ -146,6 +148,7 @@ impl Default for Settings {
             cache_bytes: 0,
             block_cache_bytes: 0,
             log_bytes: 0,
+            import: None,
             num_shards: 0,
             redis_port: 0,
             bind: Vec::new(),
@@ -235,6 +238,9 @@ impl Settings {
             given => given as usize,
         };
         self.log_bytes = self.bytes("log-size");
+        self.import = Some(self.text("import"))
+            .filter(|file| !file.is_empty())
+            .map(PathBuf::from);
         self.num_shards = match self.int("num-shards") {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n as usize,
