@@ -404,9 +404,13 @@ impl Held {
         let result = self.with_view_only(db, run);
         for space in self.spaces() {
             if space.has_met_due() {
-                // What is held is an entry of its own: they go with it.
+                // What is held is an entry of its own: they go with it. Those that have left memory
+                // since are found by the index of deadlines; noted as missing they would make the
+                // command run twice.
                 for (db, key, deadline_ms) in core.expire_met(space) {
-                    space.expire_key(db, &key, deadline_ms);
+                    if space.is_resident(db, &key) {
+                        space.expire_key(db, &key, deadline_ms);
+                    }
                 }
             }
         }

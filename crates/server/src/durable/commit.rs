@@ -55,6 +55,8 @@ impl Held {
             let keys = dbs.flat_map(|db| watched.iter().map(move |key| (db, key.clone())));
             self.load_missing_of(keys.collect()).await;
         }
+        // What somebody else looked for in vain is not a reason to run this one twice.
+        self.take_missing();
         loop {
             let before = reply.len();
             let ran = self.run(call, args, reply);
