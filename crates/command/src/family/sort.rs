@@ -278,8 +278,9 @@ fn by_number(
     Ok(())
 }
 
-/// As C's `strtod`: blanks before the number are passed over, no text at all is 0.
+/// As C's `strtod`: blanks before the number are passed over, a zero byte ends it, no text at all is 0.
 fn parse_weight(text: &[u8]) -> Option<f64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or(text);
     if text.is_empty() {
         return Some(0.0);
     }
