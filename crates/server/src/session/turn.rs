@@ -75,6 +75,7 @@ impl Work {
         let shared = &self.session.core.shared;
         let (number, row) = match shared.commands.table.resolve(args) {
             Ok(found) => found,
+            Err(refusal) if args.is(0, "exec") => return self.reject_exec(&refusal),
             Err(refusal) => return self.reject(None, &refusal),
         };
         let stat = shared.commands.stat_number(number, row);
@@ -200,6 +201,16 @@ impl Work {
             self.hush();
         }
         Step::Done
+    }
+
+    /// EXEC with arguments ends the transaction, as any EXEC does.
+    #[cold]
+    fn reject_exec(&mut self, refusal: &Refusal) -> Step {
+        self.session.discard();
+        let why = refusal.text();
+        let why = why.strip_prefix("ERR ").unwrap_or(why);
+        let text = format!("EXECABORT Transaction discarded because of: {why}");
+        self.reject(None, &Refusal::text_of(text))
     }
 
     /// The last thing a client that breaks the protocol reads.
