@@ -16,6 +16,8 @@ mod stretch;
 mod string;
 mod zset;
 
+pub use generic::parse_db;
+
 /// The rows of all families.
 pub const ALL: &[&[Command]] = &[
     bitmap::bit::ROWS,

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use base::Refusal;
+use command::family::parse_db;
 use command::{Arity, Command, Flags};
 use resp::{Args, Protocol, Reply};
 
@@ -120,11 +121,7 @@ fn echo(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refus
 }
 
 fn select(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let db = args.int(1)?;
-    if !(0..i64::from(base::limits::DATABASES)).contains(&db) {
-        return Err(Refusal::new("ERR DB index is out of range"));
-    }
-    session.db = db as u8;
+    session.db = parse_db(args.at(1), None)?;
     session.client.db.store(session.db, Ordering::Relaxed);
     reply.ok();
     Ok(())

@@ -11,7 +11,7 @@ pub mod key;
 pub mod object;
 
 /// A database number; `refused` is the line for what is no number.
-fn parse_db(text: &[u8], refused: Option<&'static str>) -> Result<DbIndex, Refusal> {
+pub fn parse_db(text: &[u8], refused: Option<&'static str>) -> Result<DbIndex, Refusal> {
     let refuse = |other: Refusal| refused.map_or(other, Refusal::new);
     let number = number::parse_i64(text).ok_or_else(|| refuse(Refusal::NotInteger))?;
     if i32::try_from(number).is_err() {
