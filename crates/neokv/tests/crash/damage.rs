@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::node::{Folder, Node, Settings, Sync, is_durable, is_redis};
+use crate::node::{Folder, Node, Settings, Sync, is_redis};
 use crate::verify::Questions;
 use crate::wire::Value;
 
@@ -43,7 +43,7 @@ fn refusal(folder: &Folder) -> String {
 
 #[test]
 fn a_log_damaged_before_its_end_is_refused() {
-    if !is_durable() || is_redis() {
+    if is_redis() {
         return;
     }
     let folder = written();
@@ -75,7 +75,7 @@ fn a_log_damaged_before_its_end_is_refused() {
 
 #[test]
 fn a_second_server_is_refused_and_the_first_goes_on() {
-    if !is_durable() || is_redis() {
+    if is_redis() {
         return;
     }
     let folder = written();
@@ -89,9 +89,6 @@ fn a_second_server_is_refused_and_the_first_goes_on() {
 /// SIGTERM leaves nothing to do for the next start; and SHUTDOWN neither.
 #[test]
 fn an_orderly_end_keeps_everything() {
-    if !is_durable() {
-        return;
-    }
     let folder = written();
     for n in 0..4 {
         let mut node = Node::start(&folder, &Settings::new(Sync::EverySecond)).unwrap();

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::node::{Folder, Node, Settings, Sync, is_durable, is_redis};
+use crate::node::{Folder, Node, Settings, Sync, is_redis};
 use crate::round::Histories;
 use crate::verify::Questions;
 use crate::wire::Value;
@@ -11,9 +11,6 @@ use crate::{Dice, deaths, seed};
 
 #[test]
 fn kill_9_loses_nothing_and_doubles_nothing() {
-    if !is_durable() {
-        return;
-    }
     let seed = seed();
     if let Err(wrong) = run(seed) {
         panic!("NEOKV_SEED={seed}: {wrong}");
@@ -76,9 +73,6 @@ fn settings(dice: &mut Dice) -> Settings {
 /// The test of the test: each of these is one wrong thing in one key, and must be seen.
 #[test]
 fn what_is_wrong_is_seen() {
-    if !is_durable() {
-        return;
-    }
     let folder = Folder::new();
     let mut histories = Histories::new(2, 1);
     let node = histories

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -49,6 +49,17 @@ pub enum Sync {
     Always,
     EverySecond,
     Never,
+}
+
+impl Sync {
+    /// As neokv and Redis both call it.
+    fn word(self) -> &'static str {
+        match self {
+            Sync::Always => "always",
+            Sync::EverySecond => "everysec",
+            Sync::Never => "no",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -207,11 +218,7 @@ impl Drop for Node {
 
 fn neokv(port: u16, settings: &Settings) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
-    let sync = match settings.sync {
-        Sync::Always => "always",
-        Sync::EverySecond => "everysec",
-        Sync::Never => "no",
-    };
+    let sync = settings.sync.word();
     command
         .args(["server", "--engine", "rocksdb", "--log-sync", sync])
         .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
@@ -227,11 +234,7 @@ fn neokv(port: u16, settings: &Settings) -> Command {
 
 fn redis(port: u16, settings: &Settings) -> Command {
     let mut command = Command::new("redis-server");
-    let sync = match settings.sync {
-        Sync::Always => "always",
-        Sync::EverySecond => "everysec",
-        Sync::Never => "no",
-    };
+    let sync = settings.sync.word();
     command
         .args([
             "--port",
@@ -249,20 +252,4 @@ fn redis(port: u16, settings: &Settings) -> Command {
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
-}
-
-/// Whether the binary under test can keep anything at all.
-pub fn is_durable() -> bool {
-    if is_redis() {
-        return true;
-    }
-    let help = Command::new(Path::new(env!("CARGO_BIN_EXE_neokv")))
-        .args(["server", "--help"])
-        .output();
-    let durable =
-        help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--data-dir"));
-    if !durable {
-        eprintln!("SKIPPED: this neokv has no --data-dir yet");
-    }
-    durable
 }

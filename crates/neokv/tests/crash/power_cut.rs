@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::kill::refused;
-use crate::node::{Folder, Node, Settings, Sync, is_durable, is_redis};
+use crate::node::{Folder, Node, Settings, Sync, is_redis};
 use crate::round::Histories;
 use crate::verify::Questions;
 use crate::wire::Value;
@@ -189,23 +189,19 @@ fn check(seed: u64, result: Result<String, String>) {
 
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
-    if is_durable() {
-        let seed = seed();
-        check(seed, cut_often(seed, deaths(), Sync::Always));
-    }
+    let seed = seed();
+    check(seed, cut_often(seed, deaths(), Sync::Always));
 }
 
 /// The test of the test: without fsync a power cut does lose writes, and that is seen.
 #[test]
 fn without_fsync_a_power_cut_loses_writes() {
-    if is_durable() {
-        let seed = seed();
-        let result = cut_often(seed, 3, Sync::Never);
-        assert!(
-            result.is_err(),
-            "NEOKV_SEED={seed}: nothing lost: {result:?}"
-        );
-    }
+    let seed = seed();
+    let result = cut_often(seed, 3, Sync::Never);
+    assert!(
+        result.is_err(),
+        "NEOKV_SEED={seed}: nothing lost: {result:?}"
+    );
 }
 
 /// Writes to keys that nothing else uses, one at a time; those that were answered OK.
@@ -238,36 +234,83 @@ fn verify_probes(port: u16, probes: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn fail_syncs(seed: u64, deaths: u64) -> Result<String, String> {
-    let folder = Folder::new();
-    let power = Power::new(&folder);
-    let mut dice = Dice::new(seed);
-    let mut histories = Histories::new(6, seed);
-    let (mut ended, mut refusals, mut probes) = (0, 0, Vec::new());
-    for life in 0..deaths {
-        power.reset(0, dice.roll(1 << 30));
-        let mut settings = power.settings(&folder, Sync::Always);
-        settings.vary(&mut dice);
-        let mut node = histories.restart(&folder, &settings)?;
-        verify_probes(node.port, &probes)?;
-        let port = node.port;
-        power.set(Control::CutAtEnd, 1);
-        power.set(
-            Control::FailAtSync,
-            power.get(Control::Syncs) + 1 + dice.roll(150),
-        );
-        let written = histories.write(port, || {
-            let deadline = Instant::now() + Duration::from_secs(10);
+/// A history on a disk that fails in every life of the server, and what was written after the failures.
+struct Failing {
+    folder: Folder,
+    power: Power,
+    dice: Dice,
+    histories: Histories,
+    probes: Vec<String>,
+    /// How often the server gave up.
+    ended: u64,
+}
+
+impl Failing {
+    fn new(seed: u64) -> Failing {
+        let folder = Folder::new();
+        let power = Power::new(&folder);
+        Failing {
+            folder,
+            power,
+            dice: Dice::new(seed),
+            histories: Histories::new(6, seed),
+            probes: Vec::new(),
+            ended: 0,
+        }
+    }
+
+    /// A server on a healthy disk: everything is there.
+    fn start(&mut self) -> Result<Node, String> {
+        self.power.reset(0, self.dice.roll(1 << 30));
+        let mut settings = self.power.settings(&self.folder, Sync::Always);
+        settings.vary(&mut self.dice);
+        let node = self.histories.restart(&self.folder, &settings)?;
+        verify_probes(node.port, &self.probes)?;
+        Ok(node)
+    }
+
+    /// Writes, makes the disk bad, and goes on for a moment after the first failure.
+    fn write(
+        &mut self,
+        node: &Node,
+        fail: impl FnOnce(&Power),
+        moment: Duration,
+    ) -> Result<(), String> {
+        let power = &self.power;
+        let written = self.histories.write(node.port, || {
+            fail(power);
+            // A log that writes into space it has reserved goes on for a while.
+            let deadline = Instant::now() + Duration::from_secs(20);
             while power.get(Control::Failures) == 0 && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(moment);
         });
         written.map_err(|wrong| format!("{wrong}\n{}", node.tail()))?;
-        if power.get(Control::Failures) == 0 {
-            return Err("no fsync failed: too few writes".into());
+        match self.power.get(Control::Failures) {
+            0 => Err("nothing failed: too few writes".into()),
+            _ => Ok(()),
         }
-        probes.extend(probe(port, life));
+    }
+
+    fn cut(&mut self, node: &mut Node) -> Result<(), String> {
+        self.ended += u64::from(node.ended().is_some());
+        self.power.cut(node, Duration::ZERO)
+    }
+}
+
+fn fail_syncs(seed: u64, deaths: u64) -> Result<String, String> {
+    let mut failing = Failing::new(seed);
+    let mut refusals = 0;
+    for life in 0..deaths {
+        let mut node = failing.start()?;
+        let sync = 1 + failing.dice.roll(150);
+        let fail = |power: &Power| {
+            power.set(Control::CutAtEnd, 1);
+            power.set(Control::FailAtSync, power.get(Control::Syncs) + sync);
+        };
+        failing.write(&node, fail, Duration::from_millis(100))?;
+        failing.probes.extend(probe(node.port, life));
         let loud = node.tail().to_lowercase();
         if !["sync", "i/o", "input/output"]
             .iter()
@@ -278,91 +321,62 @@ fn fail_syncs(seed: u64, deaths: u64) -> Result<String, String> {
                 node.tail()
             ));
         }
-        ended += u64::from(node.ended().is_some());
-        refusals += u64::from(
-            histories
-                .clients
-                .iter()
-                .any(|client| client.refused.is_some()),
-        );
-        power.cut(&mut node, Duration::ZERO)?;
+        let clients = &failing.histories.clients;
+        refusals += u64::from(clients.iter().any(|client| client.refused.is_some()));
+        failing.cut(&mut node)?;
     }
-    power.reset(0, 0);
-    let node = histories.restart(&folder, &power.settings(&folder, Sync::Always))?;
-    verify_probes(node.port, &probes)?;
+    failing.start()?;
     Ok(format!(
-        "{deaths} failed fsyncs: the server ended {ended} times, refused writes {refusals} times, took {} more writes; {}",
-        probes.len(),
-        histories.summary()
+        "{deaths} failed fsyncs: the server ended {} times, refused writes {refusals} times, took {} more writes; {}",
+        failing.ended,
+        failing.probes.len(),
+        failing.histories.summary()
     ))
 }
 
 #[test]
 fn a_failed_fsync_loses_nothing_that_was_acknowledged() {
-    if is_durable() {
-        let seed = seed();
-        check(seed, fail_syncs(seed, deaths().div_ceil(2)));
-    }
+    let seed = seed();
+    check(seed, fail_syncs(seed, deaths().div_ceil(2)));
 }
 
 fn fill_disk(seed: u64, deaths: u64) -> Result<String, String> {
-    let folder = Folder::new();
-    let power = Power::new(&folder);
-    let mut dice = Dice::new(seed);
-    let mut histories = Histories::new(6, seed);
-    let (mut ended, mut recovered, mut probes) = (0, 0, Vec::new());
+    let mut failing = Failing::new(seed);
+    let mut recovered = 0;
     for life in 0..deaths {
-        power.reset(0, dice.roll(1 << 30));
-        let mut settings = power.settings(&folder, Sync::Always);
-        settings.vary(&mut dice);
-        let mut node = histories.restart(&folder, &settings)?;
-        verify_probes(node.port, &probes)?;
-        let port = node.port;
-        let before = Duration::from_millis(dice.roll(200));
-        let written = histories.write(port, || {
+        let mut node = failing.start()?;
+        let before = Duration::from_millis(failing.dice.roll(200));
+        let fail = |power: &Power| {
             thread::sleep(before);
             power.set(Control::CutAtEnd, 1);
             power.set(Control::DiskFull, 1);
-            // A log that writes into space it has reserved goes on for a while.
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while power.get(Control::Failures) == 0 && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(1));
-            }
-            thread::sleep(Duration::from_millis(200));
-        });
-        written.map_err(|wrong| format!("{wrong}\n{}", node.tail()))?;
-        if power.get(Control::Failures) == 0 {
-            return Err("the full disk was never noticed: too few writes".into());
-        }
-        probes.extend(probe(port, 2 * life));
-        power.set(Control::DiskFull, 0);
+        };
+        failing.write(&node, fail, Duration::from_millis(200))?;
+        failing.probes.extend(probe(node.port, 2 * life));
+        failing.power.set(Control::DiskFull, 0);
         if node.ended().is_none() {
             let deadline = Instant::now() + Duration::from_secs(5);
-            let before = probes.len();
-            while probes.len() == before && Instant::now() < deadline {
-                probes.extend(probe(port, 2 * life + 1));
+            let before = failing.probes.len();
+            while failing.probes.len() == before && Instant::now() < deadline {
+                failing.probes.extend(probe(node.port, 2 * life + 1));
                 thread::sleep(Duration::from_millis(100));
             }
-            recovered += u64::from(probes.len() > before);
+            recovered += u64::from(failing.probes.len() > before);
         }
-        ended += u64::from(node.ended().is_some());
-        power.cut(&mut node, Duration::ZERO)?;
+        failing.cut(&mut node)?;
     }
-    power.reset(0, 0);
-    let node = histories.restart(&folder, &power.settings(&folder, Sync::Always))?;
-    verify_probes(node.port, &probes)?;
+    failing.start()?;
     Ok(format!(
-        "{deaths} times a full disk: the server ended {ended} times, took writes again by itself {recovered} times; {}",
-        histories.summary()
+        "{deaths} times a full disk: the server ended {} times, took writes again by itself {recovered} times; {}",
+        failing.ended,
+        failing.histories.summary()
     ))
 }
 
 #[test]
 fn a_full_disk_loses_nothing_that_was_acknowledged() {
-    if is_durable() {
-        let seed = seed();
-        check(seed, fill_disk(seed, deaths().div_ceil(2)));
-    }
+    let seed = seed();
+    check(seed, fill_disk(seed, deaths().div_ceil(2)));
 }
 
 /// What a process does to files before the power goes: half of it synced, half not.
