@@ -16,7 +16,7 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run build test test-large check bench compat crash expiry-stall big-restart big-delete larger-than-cache tools
+.PHONY: help run build test test-large check bench compat crash differential expiry-stall big-restart big-delete larger-than-cache tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-large    a string of 512 MB: exact, and how long others wait (2 GB of memory)'
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
+	@echo 'make differential  random commands on memory, rows and redis-server: equal replies, equal data (ROUNDS=$(ROUNDS), SEED=$(SEED))'
 	@echo 'make bench         redis-server and neokv side by side'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
 	@echo 'make expiry-stall  1 M keys expire at once: the slowest reply meanwhile'
@@ -63,6 +64,13 @@ check: tools
 KILLS ?= 50
 crash: tools
 	NEOKV_KILLS=$(KILLS) cargo test -p neokv --test crash -- --nocapture --test-threads 1
+
+# The same sequences side by side; `make test` runs thirty. About one per second.
+ROUNDS ?= 1000
+SEED ?= 1
+differential: tools
+	@scripts/install test
+	NEOKV_ROUNDS=$(ROUNDS) NEOKV_SEED=$(SEED) cargo test -p neokv --test differential -- --nocapture --test-threads 1
 
 bench: build
 	@scripts/install bench

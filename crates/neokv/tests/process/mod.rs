@@ -1,6 +1,7 @@
 //! Servers as child processes: on a free port, in a folder of their own, gone when dropped.
 
 use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,8 +12,18 @@ use std::time::{Duration, Instant};
 pub struct Server {
     child: Child,
     folder: PathBuf,
+    start: Start,
     pub port: u16,
 }
+
+/// How a server is started, now and again.
+struct Start {
+    program: PathBuf,
+    arguments: Box<Arguments>,
+}
+
+/// Gives a command its arguments, for a port.
+type Arguments = dyn Fn(&mut Command, u16);
 
 impl Server {
     /// The binary of this workspace, in memory, on `shards` cores.
@@ -22,27 +33,29 @@ impl Server {
 
     /// As [`Server::neokv`], with other settings.
     pub fn neokv_with(shards: usize, settings: &[&str]) -> Server {
-        Server::start(Path::new(env!("CARGO_BIN_EXE_neokv")), |command, port| {
+        let settings = owned(settings);
+        Server::start(env!("CARGO_BIN_EXE_neokv"), move |command, port| {
             command
                 .args(["server", "--engine", "memory"])
                 .args(["--redis-port", &port.to_string()])
                 .args(["--save", "", "--dir", ".", "--enable-debug-command", "yes"])
                 .args(["--num-shards", &shards.to_string()])
-                .args(settings);
+                .args(&settings);
         })
     }
 
     /// The binary of this workspace with the engine rocksdb.
     #[allow(dead_code)] // not every test file needs it
     pub fn durable(shards: usize, settings: &[&str]) -> Server {
-        Server::start(Path::new(env!("CARGO_BIN_EXE_neokv")), |command, port| {
+        let settings = owned(settings);
+        Server::start(env!("CARGO_BIN_EXE_neokv"), move |command, port| {
             command
                 .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
                 .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
                 .args(["--enable-debug-command", "yes"])
                 .args(["--block-cache-size", "64mb"])
                 .args(["--num-shards", &shards.to_string()])
-                .args(settings);
+                .args(&settings);
         })
     }
 
@@ -57,48 +70,62 @@ impl Server {
             eprintln!("SKIPPED: redis-server is not installed; `make test` installs it");
             return None;
         }
-        Some(Server::start(Path::new("redis-server"), |command, port| {
+        Some(Server::start("redis-server", |command, port| {
             command
                 .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
                 .args(["--save", "", "--enable-debug-command", "yes"]);
         }))
     }
 
-    fn start(program: &Path, arguments: impl Fn(&mut Command, u16)) -> Server {
-        // Between choosing a free port and the server taking it, somebody else may: try again.
-        for _ in 0..5 {
-            let port = free_port();
-            let folder = folder(port);
-            let log = folder.join("log");
-            let mut command = Command::new(program);
-            command.current_dir(&folder).stdin(Stdio::null());
-            command.stdout(File::create(&log).expect("log"));
-            command.stderr(File::options().append(true).open(&log).expect("log"));
-            arguments(&mut command, port);
-            let child = command
-                .spawn()
-                .unwrap_or_else(|err| panic!("{}: {err}", program.display()));
-            let mut server = Server {
-                child,
-                folder,
-                port,
-            };
-            if server.answers() {
-                return server;
-            }
-            eprintln!("{}:\n{}", program.display(), server.log());
-        }
-        panic!("{} does not start", program.display());
+    fn start(program: &str, arguments: impl Fn(&mut Command, u16) + 'static) -> Server {
+        let start = Start {
+            program: program.into(),
+            arguments: Box::new(arguments),
+        };
+        let folder = folder();
+        let (child, port) = start.spawn(&folder);
+        let mut server = Server {
+            child,
+            folder,
+            start,
+            port,
+        };
+        server.until_it_answers();
+        server
     }
 
-    /// Waits until the port is open; false if the process ended instead.
+    /// kill -9, and a new process on the same folder; the port is another.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn kill_and_restart(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        (self.child, self.port) = self.start.spawn(&self.folder);
+        self.until_it_answers();
+    }
+
+    fn until_it_answers(&mut self) {
+        // Between choosing a free port and the server taking it, somebody else may: try again.
+        for _ in 0..5 {
+            if self.answers() {
+                return;
+            }
+            eprintln!("{}:\n{}", self.start.program.display(), self.log());
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            (self.child, self.port) = self.start.spawn(&self.folder);
+        }
+        panic!("{} does not start", self.start.program.display());
+    }
+
+    /// Waits until a PING is answered; false if the process ended instead. An open port says little: it may be
+    /// somebody else's, who is choosing a free one.
     fn answers(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return false;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if ping(self.port).is_ok() {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -123,15 +150,50 @@ impl Drop for Server {
     }
 }
 
+impl Start {
+    fn spawn(&self, folder: &Path) -> (Child, u16) {
+        let port = free_port();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join("log"));
+        let log = log.expect("log");
+        let mut command = Command::new(&self.program);
+        command.current_dir(folder).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("log")).stderr(log);
+        (self.arguments)(&mut command, port);
+        let child = command.spawn();
+        let child = child.unwrap_or_else(|err| panic!("{}: {err}", self.program.display()));
+        (child, port)
+    }
+}
+
+fn owned(settings: &[&str]) -> Vec<String> {
+    settings.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// `+PONG`, or an error that says who may ask.
+fn ping(port: u16) -> io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut reply = [0];
+    stream.read_exact(&mut reply)?;
+    match &reply {
+        b"+" | b"-" => Ok(()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }
 
-fn folder(port: u16) -> PathBuf {
+fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("neokv-test-{}-{port}-{n}", std::process::id());
+    let name = format!("neokv-test-{}-{n}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).expect("a folder for the server");
     folder

@@ -70,6 +70,14 @@ fn debug<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
                 reply.ok();
                 Ok(())
             }
+            (b"rows-from-elements", 3) => {
+                let from = args.int(2).ok().and_then(|from| usize::try_from(from).ok());
+                let from = from.ok_or(Refusal::new("ERR not a number of elements"))?;
+                let settings = &session.shared().settings;
+                settings.change(|settings| settings.tuning.rows_from_elements = from);
+                reply.ok();
+                Ok(())
+            }
             // Lists hold elements of any size in the same way: there is no threshold to move.
             (b"quicklist-packed-threshold", 3) => {
                 reply.ok();
@@ -332,6 +340,9 @@ fn help(reply: &mut Reply) -> Result<(), Refusal> {
             "    Accepted; lists here have no such threshold.",
             "RELOAD [option ...]",
             "    Save the RDB on disk and reload it back to memory.",
+            "ROWS-FROM-ELEMENTS <count>",
+            "    Engine rocksdb: collections of more than <count> elements stay in their rows",
+            "    when they are loaded.",
             "SET-ACTIVE-EXPIRE <0|1>",
             "    Setting it to 0 disables expiring keys in background when they are not",
             "    accessed. Setting it to 1 reenables back the default.",

@@ -1,0 +1,33 @@
+//! Scripts that once failed, as short as they could be made.
+
+use crate::script::Step;
+use crate::words::Argv;
+
+/// Each with what was wrong.
+pub fn scripts() -> Vec<(&'static str, Vec<Step>)> {
+    let mut met_due = Vec::new();
+    for _ in 0..10 {
+        met_due.extend([
+            send("SET s1 x"),
+            send("RPUSH l2 a b c d"),
+            Step::Lapse {
+                db: "0".to_owned(),
+                key: "s1".to_owned(),
+            },
+            send("PEXPIREAT s1 1000000000000"),
+            send("LMPOP 2 l0 l2 RIGHT COUNT 11"),
+        ]);
+    }
+    vec![(
+        "a due key that an earlier command had met, not in memory any more, made a command on held regions run twice",
+        met_due,
+    )]
+}
+
+fn send(line: &str) -> Step {
+    let command: Argv = line.split(' ').map(str::to_owned).collect();
+    Step::Send {
+        client: 0,
+        commands: vec![command],
+    }
+}
