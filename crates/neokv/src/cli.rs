@@ -9,11 +9,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use server::settings::{Setting, kind::Kind, list};
 
 use crate::config::{Given, env_name};
+use crate::feed::{Wanted, parse_position};
 use crate::pages::Page;
 
 /// What the command line asks for.
 pub enum Asked {
     Server(Given),
+    Feed(Wanted),
     Page(Page),
     /// Help or version: to be printed.
     Text(String),
@@ -44,6 +46,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
                 Ok(given) => Asked::Server(given),
                 Err(line) => Asked::Wrong(line),
             },
+            Some(("feed", sub)) => wanted(sub),
             Some(("page", sub)) => match sub.get_one::<String>("name").map(String::as_str) {
                 Some("configuration") => Asked::Page(Page::Configuration),
                 _ => Asked::Page(Page::Commands),
@@ -101,12 +104,47 @@ fn command() -> Command {
         .about("A multi-core server that speaks the Redis protocol")
         .subcommand_required(false)
         .subcommand(server)
+        .subcommand(feed())
         .subcommand(
             Command::new("page")
                 .about("Print a generated page of the documentation")
                 .hide(true)
                 .arg(Arg::new("name").value_parser(["commands", "configuration"])),
         )
+}
+
+fn feed() -> Command {
+    Command::new("feed")
+        .about("Print the changes kept by --binlog, one per line; no node may run on the folder")
+        .arg(
+            Arg::new("data-dir")
+                .long("data-dir")
+                .alias("dir")
+                .value_name("FOLDER")
+                .required(true)
+                .help("Folder of the data"),
+        )
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("REGION:INDEX")
+                .action(ArgAction::Append)
+                .help("Begin with this entry of a region; may be repeated, one for each region"),
+        )
+}
+
+/// What of the feed is to be printed.
+fn wanted(matches: &ArgMatches) -> Asked {
+    let mut from = Vec::new();
+    for text in matches.get_many::<String>("from").into_iter().flatten() {
+        match parse_position(text) {
+            Some(position) => from.push(position),
+            None => return Asked::Wrong(format!("--from {text}: expected region:index")),
+        }
+    }
+    let dir = matches.get_one::<String>("data-dir");
+    let dir = dir.cloned().unwrap_or_default().into();
+    Asked::Feed(Wanted { dir, from })
 }
 
 fn flag(setting: &'static Setting) -> Arg {

@@ -58,6 +58,7 @@ fn open(settings: &Settings, data: &DataDir) -> Result<Stores, String> {
     Ok(Stores {
         rows: rows as Arc<_>,
         log: log as Arc<_>,
+        feed: settings.binlog,
     })
 }
 
@@ -65,6 +66,7 @@ pub fn open_rows(settings: &Settings, data: &DataDir) -> Result<Arc<Store>, Stri
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
     let rows = StoreSettings {
         block_cache_bytes: settings.block_cache_bytes,
+        binlog_bytes: settings.binlog_bytes,
         ..StoreSettings::for_machine(settings.block_cache_bytes.saturating_mul(12), cpus)
     };
     Store::open(&data.rows(), &rows).map_err(|error| error.to_string())

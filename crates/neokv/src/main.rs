@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod engine;
+mod feed;
 mod import;
 mod pages;
 
@@ -16,6 +17,10 @@ static ALLOCATOR: server::memory::Counting<mimalloc::MiMalloc> =
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         cli::Asked::Server(flags) => start(&flags),
+        cli::Asked::Feed(wanted) => match feed::print(&wanted) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(line) => complain(&line),
+        },
         cli::Asked::Page(page) => {
             print!("{}", page.text());
             ExitCode::SUCCESS

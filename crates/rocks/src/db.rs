@@ -10,12 +10,8 @@ use rust_rocksdb::{ColumnFamily, ColumnFamilyDescriptor, DB, Error, Options};
 /// Field order matters: the handles point into `db` and must not be used once it is gone.
 pub(crate) struct Db {
     families: [&'static ColumnFamily; Family::ALL.len()],
-    binlog: &'static ColumnFamily,
     db: DB,
 }
-
-/// The column family of the change feed; not one keyspaces write to.
-pub(crate) const BINLOG: &str = "bin_log";
 
 impl Db {
     pub fn open(
@@ -34,7 +30,7 @@ impl Db {
             // for its own life only. Moving `db` does not move the map's entries.
             Ok(unsafe { &*std::ptr::from_ref(family) })
         };
-        let [metadata, data, score, expiry, info] = Family::ALL;
+        let [metadata, data, score, expiry, info, feed] = Family::ALL;
         Ok(Db {
             families: [
                 find(metadata.name())?,
@@ -42,8 +38,8 @@ impl Db {
                 find(score.name())?,
                 find(expiry.name())?,
                 find(info.name())?,
+                find(feed.name())?,
             ],
-            binlog: find(BINLOG)?,
             db,
         })
     }
@@ -54,9 +50,7 @@ impl Db {
     }
 
     pub fn all_families(&self) -> Vec<&ColumnFamily> {
-        let mut all = self.families.to_vec();
-        all.push(self.binlog);
-        all
+        self.families.to_vec()
     }
 }
 

@@ -23,7 +23,6 @@ use rust_rocksdb::{
 };
 
 use crate::StoreSettings;
-use crate::db::BINLOG;
 use crate::filter::{Garbage, GarbageFactory};
 
 /// A file nobody has compacted for so long is compacted: rows orphaned in the last level go.
@@ -70,8 +69,11 @@ pub(crate) fn descriptors(
     let mut all: Vec<_> = Family::ALL
         .into_iter()
         .map(|family| {
-            let mut options = rows(settings, cache, family);
-            if family != Family::Info {
+            let mut options = match family {
+                Family::Feed => binlog(settings, cache),
+                _ => rows(settings, cache, family),
+            };
+            if !matches!(family, Family::Info | Family::Feed) {
                 options.set_sst_partitioner_factory(&partitioner);
                 options.set_compaction_filter_factory(GarbageFactory::new(garbage, family));
                 options.set_periodic_compaction_seconds(PERIODIC_SECS);
@@ -81,7 +83,6 @@ pub(crate) fn descriptors(
             ColumnFamilyDescriptor::new(family.name(), options)
         })
         .collect();
-    all.push(ColumnFamilyDescriptor::new(BINLOG, binlog(settings, cache)));
     // RocksDB insists on having it; nothing is ever in it.
     all.push(ColumnFamilyDescriptor::new("default", Options::default()));
     all

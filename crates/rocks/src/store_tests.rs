@@ -501,3 +501,65 @@ fn a_store_closes_while_it_compacts() {
         }
     }
 }
+
+#[test]
+fn the_feed_is_in_order_and_its_oldest_part_goes() {
+    use keyspace::rows::feed;
+
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let note = |home, index, payload: &[u8]| {
+        let mut changes = Changes::new();
+        feed::note(&mut changes, home, index, payload);
+        store.write(&[&changes]).unwrap();
+    };
+    let read = |home, from| {
+        let mut found = Vec::new();
+        feed::read(&*store, home, from, &mut |index, payload| {
+            found.push((index, payload.to_vec()));
+            true
+        })
+        .unwrap();
+        found
+    };
+    assert_eq!(feed::regions(&*store).unwrap(), []);
+    for index in [255, 256, 257, 1 << 32] {
+        note(2, index, &index.to_be_bytes());
+        note(3, index + 1, b"other");
+    }
+    // Run again after a crash: the same record.
+    note(2, 256, &256u64.to_be_bytes());
+    store.checkpoint().unwrap();
+    assert_eq!(feed::regions(&*store).unwrap(), [(2, 255), (3, 256)]);
+    let indices: Vec<u64> = read(2, 0).iter().map(|(index, _)| *index).collect();
+    assert_eq!(indices, [255, 256, 257, 1 << 32]);
+    assert_eq!(read(2, 257).len(), 2);
+    assert_eq!(read(2, 256)[0].1, 256u64.to_be_bytes());
+    assert_eq!(read(4, 0), []);
+
+    // 1 MiB is kept. Noise, or it would be compressed.
+    let (mut seed, last) = (1u64, 8000);
+    for index in 1..=last {
+        let mut payload = Vec::new();
+        while payload.len() < 1000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            payload.extend_from_slice(&seed.to_be_bytes());
+        }
+        note(9, index, &payload);
+        if index % 400 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let first = loop {
+        let first = read(9, 0)[0].0;
+        if first > 1 || std::time::Instant::now() > deadline {
+            break first;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert!(first > 1, "nothing was dropped");
+    let kept: Vec<u64> = read(9, 0).iter().map(|(index, _)| *index).collect();
+    let expected: Vec<u64> = (kept[0]..=last).collect();
+    assert_eq!(kept, expected, "holes");
+}

@@ -15,6 +15,7 @@
 mod absent;
 mod changes;
 mod durable;
+pub mod feed;
 mod handle;
 mod held;
 mod import;

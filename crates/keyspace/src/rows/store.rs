@@ -17,15 +17,18 @@ pub enum Family {
     Expiry,
     /// State of regions: applied index, databases, counts (`metainfo`).
     Info,
+    /// What was done, entry by entry; the oldest goes (`bin_log`).
+    Feed,
 }
 
 impl Family {
-    pub const ALL: [Family; 5] = [
+    pub const ALL: [Family; 6] = [
         Family::Metadata,
         Family::Data,
         Family::Score,
         Family::Expiry,
         Family::Info,
+        Family::Feed,
     ];
 
     /// The name of its column family.
@@ -36,6 +39,7 @@ impl Family {
             Family::Score => "redis_zset_score",
             Family::Expiry => "redis_expiry",
             Family::Info => "metainfo",
+            Family::Feed => "bin_log",
         }
     }
 }

@@ -166,7 +166,9 @@ impl Core {
                 Err(error) => self.on_write_error(region, error),
             };
         }
-        member.committed.pop_front();
+        if let Some(committed) = member.committed.pop_front() {
+            member.note(region.space.home(), index, &committed.payload);
+        }
         let answers = self.run_flight(region, &mut flight);
         let Some(member) = region.member.as_deref_mut() else {
             return Step::Nothing;
@@ -176,7 +178,7 @@ impl Core {
         if let Some(reason) = region.space.take_failure() {
             durable.fail(&reason);
             member.failed = true;
-        } else if region.space.unsettled_bytes() > SETTLE_BYTES
+        } else if region.space.unsettled_bytes() + member.noted_bytes() > SETTLE_BYTES
             && let Err(WriteError::Failed(reason)) = region.settle()
         {
             // It is in the log, so it is kept, and those who wait may know.
@@ -216,6 +218,8 @@ impl Core {
             Err(reason) => return Step::Failed(reason),
         };
         member.replica.on_applied(index);
+        member.note(region.space.home(), index, &committed.payload);
+        member.take_feed(&mut changes);
         member.unwritten = Some(Unwritten {
             changes,
             index,

@@ -150,6 +150,8 @@ impl Held {
             let mut rows = Vec::with_capacity(changes.size_bytes());
             changes.encode(&mut rows);
             let entry = rows_payload(stamp_ms, 0, &rows);
+            member.note(region.space.home(), member.replica.last_index() + 1, &entry);
+            member.take_feed(&mut changes);
             if member.replica.propose(entry).is_err() {
                 durable.fail("a change is too large for the log");
             }

@@ -36,6 +36,8 @@ pub struct Member {
     /// Room used again.
     pub ready: Ready,
     pub changes: Changes,
+    /// Entries for the feed, to be written with the rows they made; none without `--binlog`.
+    pub feed: Option<Changes>,
 }
 
 /// An entry that this node proposed, and who waits for it.
@@ -89,6 +91,7 @@ impl Member {
             last_stamp_ms,
             ready: Ready::default(),
             changes: Changes::new(),
+            feed: None,
         }
     }
 
@@ -122,6 +125,7 @@ impl Region {
             let mut changes = std::mem::take(&mut member.changes);
             changes.clear();
             self.space.end_entry(stamp_ms, &mut changes);
+            member.take_feed(&mut changes);
             member.unwritten = Some(Unwritten {
                 changes,
                 index,

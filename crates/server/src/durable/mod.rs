@@ -25,6 +25,7 @@ mod checkpoint;
 pub(crate) mod commit;
 mod compose;
 mod expire;
+mod feed;
 mod keys;
 mod load;
 mod member;
@@ -57,6 +58,8 @@ use readers::Readers;
 pub struct Stores {
     pub rows: Arc<dyn RowStore>,
     pub log: Arc<dyn LogStore>,
+    /// Whether entries are kept in the feed, too (`--binlog`).
+    pub feed: bool,
 }
 
 /// What the cores of a durable node share.

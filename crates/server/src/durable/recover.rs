@@ -187,7 +187,8 @@ impl Replay<'_> {
         }
         let stamp_ms = space.last_stamp_ms();
         let (rows, applied) = (rows.clone(), self.applied.clone());
-        let member = Member::new(replica, stamp_ms, rows, applied);
+        let mut member = Member::new(replica, stamp_ms, rows, applied);
+        member.feed = self.stores.feed.then(Changes::new);
         Ok((space, Box::new(member)))
     }
 
@@ -198,10 +199,10 @@ impl Replay<'_> {
         payload: &[u8],
     ) -> Result<(), RecoverError> {
         let mut changes = Changes::new();
-        let rows = &self.stores.rows;
+        let store = &self.stores.rows;
         let is_rows = apply_payload(
             space,
-            &**rows,
+            &**store,
             index,
             payload,
             self.commands,
@@ -209,8 +210,11 @@ impl Replay<'_> {
             &mut changes,
         )
         .map_err(RecoverError::Entry)?;
+        if self.stores.feed {
+            rows::feed::note(&mut changes, space.home(), index, payload);
+        }
         loop {
-            match rows.write(&[&changes]) {
+            match store.write(&[&changes]) {
                 Ok(()) => break,
                 Err(WriteError::Busy) => std::thread::sleep(Duration::from_millis(1)),
                 Err(error) => return Err(write_error(error)),

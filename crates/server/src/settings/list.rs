@@ -429,6 +429,24 @@ pub const ALL: &[Setting] = &[
         "64mb",
         "Engine rocksdb: the log is cut when it has grown to this size; a start after a crash replays at most about so much.",
     ),
+    change(
+        row(
+            "binlog",
+            Kind::Bool,
+            "no",
+            "Engine rocksdb: keep a feed of all changes beside the data; `neokv feed` shows it.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "binlog-size",
+            BYTES,
+            "1gb",
+            "Engine rocksdb: the feed's oldest part goes when it is larger than this.",
+        ),
+        Change::Start,
+    ),
     row(
         "save",
         Kind::Save,

@@ -30,6 +30,9 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub block_cache_bytes: usize,
     pub log_bytes: u64,
+    /// Whether entries are kept in the feed, too.
+    pub binlog: bool,
+    pub binlog_bytes: u64,
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
@@ -148,6 +151,8 @@ impl Default for Settings {
             cache_bytes: 0,
             block_cache_bytes: 0,
             log_bytes: 0,
+            binlog: false,
+            binlog_bytes: 0,
             import: None,
             num_shards: 0,
             redis_port: 0,
@@ -238,6 +243,8 @@ impl Settings {
             given => given as usize,
         };
         self.log_bytes = self.bytes("log-size");
+        self.binlog = self.flag("binlog");
+        self.binlog_bytes = self.bytes("binlog-size");
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::Expire;
+use crate::rows::feed;
 use crate::rows::layout::Metadata;
 
 const PAGE: &str = concat!(
@@ -35,6 +36,7 @@ fn spaced(bytes: &[u8], lens: &[usize]) -> String {
 fn key_parts(family: Family, row: &[u8]) -> Vec<usize> {
     match family {
         Family::Info => vec![1, 8],
+        Family::Feed => vec![8, 8],
         Family::Metadata => vec![8, 8, 2, 4],
         Family::Expiry => vec![8, 8, 8, 2, 4],
         Family::Data | Family::Score => {
@@ -71,6 +73,10 @@ fn tables() -> String {
         txn.set_or_new(b"tags").unwrap().insert(b"red");
         txn.zset_or_new(b"board").unwrap().insert(b"ada", 1.5);
     });
+    // Before it a leader began its term; what commands are in the log, this crate does not know.
+    let mut changes = Changes::new();
+    feed::note(&mut changes, HOME, 2, b"");
+    durable.store.write(&[&changes]).unwrap();
     let mut out = String::new();
     for family in Family::ALL {
         out += &format!("### `{}`\n\n```text\n", family.name());
