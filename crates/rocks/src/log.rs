@@ -84,7 +84,8 @@ impl<F: FileSystem> Log<F> {
             Ok(Err(error)) => return Err(OpenError::damaged(path, error)),
             Err(panic) => return Err(OpenError::damaged(path, panic_text(&*panic))),
         };
-        // raft-engine syncs the folder when it begins another file, but not for the first.
+        // raft-engine syncs head and folder when it begins another file, but not for the first.
+        records::sync_last(path)?;
         sync_folder(path).map_err(|error| OpenError::failed(path, error))?;
         Ok(Arc::new(Log {
             engine: ManuallyDrop::new(engine),

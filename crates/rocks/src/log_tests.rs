@@ -309,3 +309,48 @@ fn a_full_disk_is_final_and_loses_nothing_acknowledged() {
         assert_eq!(open(&dir).span(1), Some((1, acknowledged)), "{free}");
     }
 }
+
+#[test]
+fn a_file_whose_head_was_torn_keeps_what_is_written_to_it_later() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(&dir));
+    let made = fs::read(last_file(&dir)).unwrap();
+    let torn = [
+        vec![],
+        made[..20].to_vec(),
+        vec![0; 4096],
+        [&made[..20], &[0; 4096]].concat(),
+    ];
+    for torn in torn {
+        fs::write(last_file(&dir), torn).unwrap();
+        let log = open(&dir);
+        log.write(&[write(1, 1..6, 100)], true).unwrap();
+        // Killed: nothing is closed.
+        let bytes = fs::read(last_file(&dir)).unwrap();
+        drop(log);
+        fs::write(last_file(&dir), &bytes).unwrap();
+        assert_eq!(open(&dir).span(1), Some((1, 5)));
+        assert_eq!(made[..], bytes[..made.len()], "the head it had");
+    }
+    // As raft-engine left them before we wrote the head.
+    let raw = raft_engine::Config {
+        dir: dir.path().to_string_lossy().into(),
+        format_version: raft_engine::Version::V1,
+        enable_log_recycle: false,
+        ..raft_engine::Config::default()
+    };
+    fs::write(last_file(&dir), b"").unwrap();
+    let engine = Engine::open(raw).unwrap();
+    let mut batch = LogBatch::default();
+    batch.put(7, b"k".to_vec(), b"v".to_vec()).unwrap();
+    engine.write(&mut batch, true).unwrap();
+    drop(engine);
+    let before = fs::read(last_file(&dir)).unwrap();
+    records::check(dir.path()).unwrap();
+    assert_eq!(fs::read(last_file(&dir)).unwrap(), before);
+    let mut torn = before.clone();
+    torn.extend_from_slice(&[1; 30]);
+    fs::write(last_file(&dir), torn).unwrap();
+    records::check(dir.path()).unwrap();
+    assert_eq!(fs::read(last_file(&dir)).unwrap(), before);
+}

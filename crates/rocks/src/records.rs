@@ -17,8 +17,12 @@
 //! mark behind a bad one is damage, and only that.
 //!
 //! Files before the last one are complete: raft-engine syncs a file before it makes the next.
+//!
+//! **A file without a head** (power was cut while it was made) gets one here. raft-engine would write that
+//! of its oldest version, whose records are not signed; such files are read, too.
 
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::OpenError;
@@ -35,6 +39,8 @@ const RECORD_HEAD: usize = 16;
 const CRC: usize = 4;
 /// The only version we write: records signed with the number of their file.
 const VERSION: u64 = 2;
+/// Records are not signed, and there is no alignment in the head.
+const UNSIGNED_VERSION: u64 = 1;
 
 /// Looks at every file of the log in `dir`; cuts a torn tail, refuses anything else.
 pub(crate) fn check(dir: &Path) -> Result<(), OpenError> {
@@ -50,7 +56,8 @@ pub(crate) fn check(dir: &Path) -> Result<(), OpenError> {
             );
             return Err(OpenError::damaged(path, what));
         }
-        if let Some(good) = synced_behind(&bytes, bad, *seq) {
+        let signature = head(&bytes, *seq).map_or(*seq, |(_, signature)| signature);
+        if let Some(good) = synced_behind(&bytes, bad, signature) {
             let what = format!(
                 "the record at byte {bad} fails its checksum, but the one at byte {good} was written after it had been synced"
             );
@@ -59,6 +66,16 @@ pub(crate) fn check(dir: &Path) -> Result<(), OpenError> {
         cut(path, bad).map_err(|error| OpenError::failed(path, error))?;
     }
     Ok(())
+}
+
+/// Brings the last file to disk as it is: a record may say that everything before it was synced only if the
+/// head was, too.
+pub(crate) fn sync_last(dir: &Path) -> Result<(), OpenError> {
+    let Some((_, path)) = append_files(dir)?.pop() else {
+        return Ok(());
+    };
+    let synced = fs::File::open(&path).and_then(|file| file.sync_all());
+    synced.map_err(|error| OpenError::failed(&path, error))
 }
 
 /// Files of the append queue in order. (Rewritten ones are copies raft-engine makes of old entries;
@@ -84,19 +101,26 @@ fn append_files(dir: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
 
 /// Where the first record is that is not whole; `None` if all are.
 fn first_bad(bytes: &[u8], seq: u64) -> Option<usize> {
-    let head = bytes.get(..FILE_HEAD);
-    let version = head.and_then(|head| head.strip_prefix(MAGIC)?.first_chunk());
-    if version.copied().map(u64::from_be_bytes) != Some(VERSION) {
+    let Some((mut at, signature)) = head(bytes, seq) else {
         return Some(0);
-    }
-    let mut at = FILE_HEAD;
+    };
     while at < bytes.len() {
-        match Record::at(bytes, at, seq) {
+        match Record::at(bytes, at, signature) {
             Some(record) if record.entries_are_sound() => at += record.len,
             _ => return Some(at),
         }
     }
     None
+}
+
+/// Where the first record of a file begins, and what its records are signed with.
+fn head(bytes: &[u8], seq: u64) -> Option<(usize, u64)> {
+    let version = bytes.strip_prefix(MAGIC)?.first_chunk()?;
+    match u64::from_be_bytes(*version) {
+        VERSION if bytes.len() >= FILE_HEAD => Some((FILE_HEAD, seq)),
+        UNSIGNED_VERSION => Some((MAGIC.len() + 8, 0)),
+        _ => None,
+    }
 }
 
 /// The first record behind `bad` that says everything before it was synced.
@@ -164,9 +188,12 @@ fn checked(bytes: &[u8], signature: u32) -> Option<&[u8]> {
 }
 
 fn cut(path: &Path, at: usize) -> std::io::Result<()> {
-    let file = OpenOptions::new().write(true).open(path)?;
-    // Without even a head: raft-engine writes it anew.
-    let at = if at < FILE_HEAD { 0 } else { at };
+    let mut file = OpenOptions::new().write(true).open(path)?;
     file.set_len(at as u64)?;
+    if at == 0 {
+        file.write_all(MAGIC)?;
+        file.write_all(&VERSION.to_be_bytes())?;
+        file.write_all(&0u64.to_be_bytes())?;
+    }
     file.sync_all()
 }

@@ -563,3 +563,15 @@ fn the_feed_is_in_order_and_its_oldest_part_goes() {
     let expected: Vec<u64> = (kept[0]..=last).collect();
     assert_eq!(kept, expected, "holes");
 }
+
+#[test]
+fn a_store_that_was_being_made_is_made_again() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("MANIFEST-000001"), "torn").unwrap();
+    std::fs::write(dir.path().join("000001.dbtmp"), "MANI").unwrap();
+    let store = open(&dir);
+    put(&store, &[(Family::Info, b"k".to_vec(), b"v".to_vec())]);
+    store.checkpoint().unwrap();
+    drop(store);
+    assert_eq!(value(&*open(&dir), Family::Info, b"k"), Some(b"v".to_vec()));
+}
