@@ -355,6 +355,9 @@ impl Keyspace {
     /// Puts an entry in the place of another of the same key.
     pub(crate) fn swap_entry(&mut self, db: usize, position: Position, hash: u64, entry: Entry) {
         if let Some(former) = self.dbs[db].replace(position, hash, entry) {
+            if self.is_durable() {
+                self.orphan_former(db, former.borrow());
+            }
             self.retire(db, former);
         }
     }

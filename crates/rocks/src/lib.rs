@@ -30,6 +30,7 @@ mod faulty;
 mod filter;
 mod imports;
 mod log;
+mod orphans;
 mod records;
 mod settings;
 mod snapshot;

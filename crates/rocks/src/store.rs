@@ -16,13 +16,14 @@ use keyspace::rows::{
 };
 use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
 use rust_rocksdb::{
-    BottommostLevelCompaction, Cache, CompactOptions, Error, ErrorKind, FlushOptions, ReadOptions,
-    ReadTier, WriteBatch, WriteOptions, properties,
+    Cache, Error, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
+    properties,
 };
 
 use crate::db::Db;
 use crate::families;
 use crate::filter::{Alive, Garbage};
+use crate::orphans::Left;
 use crate::snapshot::Moment;
 use crate::{OpenError, StoreSettings};
 
@@ -35,7 +36,7 @@ thread_local! {
 
 /// The store of a node.
 pub struct Store {
-    open: Arc<Open>,
+    pub(crate) open: Arc<Open>,
     cache: Cache,
     cached_reads: ReadOptions,
     all_reads: ReadOptions,
@@ -44,6 +45,7 @@ pub struct Store {
     work: Arc<Work>,
     /// One at a time tells what is alive.
     telling: Mutex<()>,
+    pub(crate) left: Mutex<Left>,
 }
 
 /// The open database; closed when the store and all its snapshots are gone.
@@ -111,6 +113,7 @@ impl Store {
             written_bytes: AtomicU64::new(0),
             work,
             telling: Mutex::new(()),
+            left: Mutex::default(),
         };
         store.make_tiers_differ(path)?;
         Ok(Arc::new(store))
@@ -125,32 +128,6 @@ impl Store {
             .db
             .write_opt(&batch, &self.writes)
             .map_err(|error| refused(path, &error))
-    }
-
-    /// Compacts all rows now, dropping what filters may drop. Takes as long as it takes.
-    pub fn compact(&self) {
-        // The feed is never rewritten: its oldest files go as they are.
-        for family in Family::ALL.into_iter().filter(|it| *it != Family::Feed) {
-            self.compact_range(family, None, None);
-        }
-    }
-
-    /// Gives back the space of a large key that was deleted: its elements are dropped if the
-    /// deletion is behind a checkpoint. Blocking, not for cores.
-    pub fn reclaim(&self, metadata_key: &[u8]) {
-        let mut behind = metadata_key.to_vec();
-        behind.extend_from_slice(&[0xff; 9]);
-        for family in [Family::Data, Family::Score] {
-            self.compact_range(family, Some(metadata_key), Some(&behind));
-        }
-    }
-
-    fn compact_range(&self, family: Family, from: Option<&[u8]>, to: Option<&[u8]>) {
-        let mut options = CompactOptions::default();
-        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
-        options.set_exclusive_manual_compaction(false);
-        let db = &self.open.db;
-        db.compact_range_cf_opt(&db.family(family), from, to, &options);
     }
 
     /// Sum of a numeric RocksDB property over all families.
@@ -214,6 +191,10 @@ impl RowSource for Store {
             each,
         )
     }
+
+    fn moment(&self) -> Option<Arc<dyn RowSource>> {
+        Some(self.snapshot())
+    }
 }
 
 impl RowStore for Store {
@@ -245,6 +226,7 @@ impl RowStore for Store {
             match written {
                 Ok(()) => {
                     self.written_bytes.fetch_add(size as u64, Ordering::Relaxed);
+                    self.note_orphans(changes);
                     Ok(())
                 }
                 // What `no_slowdown` says instead of waiting.
@@ -268,7 +250,10 @@ impl RowStore for Store {
         let db = &self.open.db;
         let families = db.all_families();
         let families: Vec<_> = families.iter().collect();
-        db.flush_cfs_opt(&families, &options).map_err(row_error)
+        let left = self.take_orphans();
+        db.flush_cfs_opt(&families, &options).map_err(row_error)?;
+        self.may_drop(left);
+        Ok(())
     }
 
     fn snapshot(&self) -> Arc<dyn RowSource> {
@@ -298,6 +283,14 @@ impl RowStore for Store {
             // It can fail only for a name or value RocksDB does not know; a test sees it work.
             let _ = db.set_options_cf(&db.family(family), &[("disable_auto_compactions", "false")]);
         }
+    }
+
+    fn tidy(&self, everything: bool) {
+        self.drop_orphans(everything);
+    }
+
+    fn stop_tidying(&self) {
+        self.open.db.disable_manual_compaction();
     }
 
     fn stats(&self) -> StoreStats {

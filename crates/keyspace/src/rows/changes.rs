@@ -10,10 +10,31 @@ use super::Family;
 
 const DELETE: u8 = 0x80;
 
+/// From this many elements on, a collection that goes is remembered by name.
+const BIG_ELEMENTS: u64 = 4096;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     bytes: Vec<u8>,
     count: usize,
+    orphans: Orphans,
+}
+
+/// Element rows that these changes leave without a metadata row of their generation. Nothing deletes
+/// them (that is what makes DEL of a big collection fast): the store drops them when it tidies up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Orphans {
+    /// How many, those of big collections left out.
+    pub count: u64,
+    /// Metadata keys of big collections that are gone.
+    pub big: Vec<Box<[u8]>>,
+}
+
+impl Orphans {
+    pub fn append(&mut self, other: &mut Orphans) {
+        self.count += std::mem::take(&mut other.count);
+        self.big.append(&mut other.big);
+    }
 }
 
 impl Changes {
@@ -37,12 +58,27 @@ impl Changes {
     /// Takes over all changes of another, behind its own.
     pub fn append(&mut self, other: &mut Changes) {
         if self.count == 0 {
-            std::mem::swap(self, other);
+            std::mem::swap(&mut self.bytes, &mut other.bytes);
+            std::mem::swap(&mut self.count, &mut other.count);
         } else {
             self.bytes.extend_from_slice(&other.bytes);
             self.count += other.count;
         }
+        self.orphans.append(&mut other.orphans);
         other.clear();
+    }
+
+    /// A collection of `elements` at this metadata key is gone.
+    pub(super) fn orphan(&mut self, elements: u64, metadata_key: impl FnOnce() -> Vec<u8>) {
+        if elements < BIG_ELEMENTS {
+            self.orphans.count += elements;
+        } else {
+            self.orphans.big.push(metadata_key().into());
+        }
+    }
+
+    pub fn orphans(&self) -> &Orphans {
+        &self.orphans
     }
 
     fn part(&mut self, part: &[u8]) {
@@ -72,6 +108,7 @@ impl Changes {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
+        self.orphans = Orphans::default();
     }
 
     /// For a log entry that carries rows.
@@ -90,6 +127,7 @@ impl Changes {
         Some(Changes {
             bytes: bytes.into(),
             count,
+            orphans: Orphans::default(),
         })
     }
 }

@@ -25,6 +25,7 @@ use super::layout;
 use super::shared::Shared;
 use super::{Changes, DbState, Family, Recorder, RowSource, State};
 use crate::memory::db::Db;
+use crate::memory::entry::EntryRef;
 use crate::memory::table::Position;
 use crate::{Keyspace, Kind, Tuning, ValueRef};
 
@@ -284,11 +285,21 @@ impl Keyspace {
             let Some(db) = self.dbs[..VOID].get_mut(db) else {
                 return;
             };
+            if let (Some(durable), Some(entry)) = (&mut self.durable, db.table.at(position)) {
+                durable.orphan(db.index_id, entry);
+            }
             if db.cold_keys > 0
                 && let Some(entry) = db.table.at(position)
             {
                 db.absent.insert(entry.key());
             }
+        }
+    }
+
+    /// The rows of a value that was replaced whole belong to nobody.
+    pub(crate) fn orphan_former(&mut self, db: usize, former: EntryRef<'_>) {
+        if let (Some(durable), Some(db)) = (&mut self.durable, self.dbs[..VOID].get(db)) {
+            durable.orphan(db.index_id, former);
         }
     }
 
@@ -358,6 +369,16 @@ impl Durable {
             before,
         });
         self.marked.extend_from_slice(key);
+    }
+
+    /// The element rows of an entry are left behind.
+    fn orphan(&mut self, index_id: u64, entry: EntryRef<'_>) {
+        if let Some(elements) = entry.elements() {
+            let home = self.home;
+            self.rows.orphan(elements as u64, || {
+                layout::metadata_key(home, index_id, entry.key())
+            });
+        }
     }
 
     /// Unique, and above all earlier ones, however many an entry needs.

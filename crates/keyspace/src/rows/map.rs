@@ -1,6 +1,6 @@
 //! Rows in a map: the store of tests and of the simulator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError};
 
 type Rows = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
+type Warm = BTreeSet<(Family, Vec<u8>)>;
 
 /// A store that keeps everything in memory. [`Clone`] gives an independent copy of this moment,
 /// which is what a crash or an older checkpoint leaves.
@@ -17,6 +18,8 @@ pub struct MapStore {
     alive: Mutex<Vec<(u64, u64)>>,
     /// Rows read so far.
     reads: AtomicU64,
+    /// Those in the cache, if there is a difference.
+    warm: Mutex<Option<Warm>>,
 }
 
 impl MapStore {
@@ -42,6 +45,30 @@ impl MapStore {
         self.reads.load(Ordering::Relaxed)
     }
 
+    /// All rows are out of the cache; reading one with [`Tier::All`] brings it back.
+    pub fn chill(&self) {
+        *self.warm() = Some(Warm::new());
+    }
+
+    fn warm(&self) -> MutexGuard<'_, Option<Warm>> {
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a row can be read so.
+    fn reach(&self, family: Family, key: &[u8], tier: Tier) -> Result<(), RowError> {
+        if let Some(warm) = &mut *self.warm() {
+            let row = (family, key.to_vec());
+            match tier {
+                Tier::All => {
+                    warm.insert(row);
+                }
+                Tier::Cache if !warm.contains(&row) => return Err(RowError::Cold),
+                Tier::Cache => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What was last told to [`RowStore::set_alive`].
     pub fn alive(&self) -> Vec<(u64, u64)> {
         let alive = self.alive.lock();
@@ -55,6 +82,7 @@ impl Clone for MapStore {
             rows: Mutex::new(self.rows().clone()),
             alive: Mutex::new(self.alive()),
             reads: AtomicU64::new(self.reads()),
+            warm: Mutex::default(),
         }
     }
 }
@@ -64,9 +92,10 @@ impl RowSource for MapStore {
         &self,
         family: Family,
         key: &[u8],
-        _tier: Tier,
+        tier: Tier,
         found: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, RowError> {
+        self.reach(family, key, tier)?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         let rows = self.rows();
         let value = rows.get(&(family, key.to_vec()));
@@ -79,7 +108,7 @@ impl RowSource for MapStore {
         from: &[u8],
         to: &[u8],
         descending: bool,
-        _tier: Tier,
+        tier: Tier,
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), RowError> {
         if from >= to {
@@ -102,6 +131,7 @@ impl RowSource for MapStore {
             let Some((key, value)) = row else {
                 break;
             };
+            self.reach(family, &key, tier)?;
             if !each(&key, &value) {
                 break;
             }
@@ -115,6 +145,10 @@ impl RowSource for MapStore {
             }
         }
         Ok(())
+    }
+
+    fn moment(&self) -> Option<Arc<dyn RowSource>> {
+        Some(self.snapshot())
     }
 }
 
@@ -143,6 +177,10 @@ impl RowStore for MapStore {
     }
 
     fn start_compaction(&self) {}
+
+    fn tidy(&self, _everything: bool) {}
+
+    fn stop_tidying(&self) {}
 
     fn stats(&self) -> StoreStats {
         StoreStats::default()

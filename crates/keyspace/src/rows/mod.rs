@@ -33,7 +33,7 @@ mod tests;
 mod walk;
 
 pub(crate) use absent::Absent;
-pub use changes::Changes;
+pub use changes::{Changes, Orphans};
 pub(crate) use durable::{Durable, VOID};
 pub(crate) use handle::{Handle, Walk};
 pub use import::{Import, Write};

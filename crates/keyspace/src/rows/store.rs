@@ -91,6 +91,11 @@ pub trait RowSource: Send + Sync {
         tier: Tier,
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), RowError>;
+
+    /// The rows of this moment, as long as it is held; `None` if this is one.
+    fn moment(&self) -> Option<Arc<dyn RowSource>> {
+        None
+    }
 }
 
 /// Figures of a store, for `INFO` and the benchmarks.
@@ -125,6 +130,14 @@ pub trait RowStore: RowSource {
 
     /// The regions are known: tidying up may begin (before, filters would run blind).
     fn start_compaction(&self);
+
+    /// Gives back the space of [`super::Orphans`] that were left before the last checkpoint: that of
+    /// big collections, and of all if they are many; `everything`: whatever there is to give back.
+    /// Takes long: never called on a core.
+    fn tidy(&self, everything: bool);
+
+    /// Ends [`RowStore::tidy`] soon, for good.
+    fn stop_tidying(&self);
 
     fn stats(&self) -> StoreStats;
 }

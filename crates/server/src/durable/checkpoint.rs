@@ -4,8 +4,12 @@
 //! The order is what makes it safe: the applied indices are read first, then the store is asked
 //! to bring everything written so far to disk, and only when it has, the log is cut behind those
 //! indices. A crash in between leaves too much log, never too little.
+//!
+//! Behind a checkpoint the store may drop what deleted collections have left; a second thread waits
+//! for that, since it takes as long as it takes.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,18 +28,26 @@ const LATEST: Duration = Duration::from_secs(300);
 pub struct Checkpoints {
     state: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
+    tidying: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
 }
 
 impl Checkpoints {
     pub fn start(shared: Arc<Shared>) -> std::io::Result<Checkpoints> {
         let state = Arc::new((Mutex::new(false), Condvar::new()));
         let stop = state.clone();
-        let thread = std::thread::Builder::new()
-            .name("checkpoint".into())
-            .spawn(move || run(&shared, &stop))?;
+        let (sender, receiver) = channel();
+        let thread = std::thread::Builder::new().name("checkpoint".into());
+        let of_thread = shared.clone();
+        let thread = thread.spawn(move || run(&of_thread, &stop, &sender))?;
+        let tidying = std::thread::Builder::new().name("tidy".into());
+        let of_thread = shared.clone();
+        let tidying = tidying.spawn(move || tidy(&of_thread, &receiver))?;
         Ok(Checkpoints {
             state,
             thread: Some(thread),
+            tidying: Some(tidying),
+            shared,
         })
     }
 
@@ -43,17 +55,37 @@ impl Checkpoints {
     pub fn stop(&mut self) {
         *self.state.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.state.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Some(durable) = &self.shared.durable {
+            durable.stores.rows.stop_tidying();
+        }
+        // The second one ends when the first hangs up.
+        for thread in [self.thread.take(), self.tidying.take()] {
+            let _ = thread.map(JoinHandle::join);
         }
     }
 }
 
-fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar)) {
+/// Gives back space behind each checkpoint; receives how many compactions were asked for by then.
+fn tidy(shared: &Shared, checkpoints: &Receiver<u64>) {
+    let Some(durable) = &shared.durable else {
+        return;
+    };
+    while let Ok(mut asked) = checkpoints.recv() {
+        while let Ok(later) = checkpoints.try_recv() {
+            asked = later;
+        }
+        let everything = asked > durable.compacted.load(Ordering::Acquire);
+        durable.stores.rows.tidy(everything);
+        durable.compacted.store(asked, Ordering::Release);
+    }
+}
+
+fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar), tidying: &Sender<u64>) {
     let Some(durable) = &shared.durable else {
         return;
     };
     let mut last = Instant::now();
+    let mut told = 0;
     let mut cut_at: Vec<u64> = vec![0; durable.applied.len()];
     loop {
         let stopping = {
@@ -64,6 +96,8 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar)) {
             *waited.unwrap_or_else(PoisonError::into_inner).0
         };
         let limit = shared.settings.current().log_bytes;
+        let asked = durable.compactions.load(Ordering::Acquire);
+        let compact = asked > told;
         let due = stopping
             || durable.logged_bytes.load(Ordering::Relaxed) > limit
             || last.elapsed() > LATEST;
@@ -72,11 +106,14 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar)) {
             .iter()
             .zip(&cut_at)
             .any(|(applied, &cut)| applied.load(Ordering::Acquire) > cut);
-        if due && moved && !durable.is_failed() {
+        if (due && moved || compact) && !durable.is_failed() {
             last = Instant::now();
             if let Err(reason) = cut(shared, durable, &mut cut_at) {
                 durable.fail(&reason);
             }
+            told = asked;
+            // Nobody hears it when that thread has ended, which it has not.
+            let _ = tidying.send(asked);
         }
         if stopping {
             return;

@@ -77,6 +77,9 @@ pub struct Durable {
     pub commands_logged: AtomicU64,
     pub loads: AtomicU64,
     pub checkpoints: AtomicU64,
+    /// Compactions of everything that were asked for, and how many of these are done.
+    compactions: AtomicU64,
+    compacted: AtomicU64,
 }
 
 impl Durable {
@@ -96,6 +99,8 @@ impl Durable {
             commands_logged: AtomicU64::new(0),
             loads: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            compactions: AtomicU64::new(0),
+            compacted: AtomicU64::new(0),
             stores,
         })
     }
@@ -119,6 +124,16 @@ impl Durable {
                  disk failed, then start the server again"
             );
         }
+    }
+
+    /// Asks for a checkpoint and a compaction of everything behind it; returns a number for
+    /// [`Durable::is_compacted`].
+    pub fn compact(&self) -> u64 {
+        self.compactions.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub fn is_compacted(&self, number: u64) -> bool {
+        self.compacted.load(Ordering::Acquire) >= number
     }
 
     /// Why writes are refused, if they are.

@@ -45,6 +45,7 @@ fn debug<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
         let word = args.at(1).to_ascii_lowercase();
         match (word.as_slice(), args.len()) {
             (b"help", 2) => help(reply),
+            (b"compact", 2) => compact(session, reply).await,
             (b"sleep", 3) => sleep(session, args, reply).await,
             (b"object", 3) => on_key(session, args, reply, object).await,
             (b"reload", _) => super::persistence::reload(session, args, reply).await,
@@ -112,6 +113,25 @@ async fn sleep(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Res
     let held = session.hold_all().await;
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     session.release(held).await;
+    reply.ok();
+    Ok(())
+}
+
+/// Gives back all space of what was deleted; answers when that is done.
+async fn compact(session: &mut Session, reply: &mut Reply) -> Result<(), Refusal> {
+    // What is done is handed to the store when its region is lent.
+    let held = session.hold_all().await;
+    session.release(held).await;
+    let shared = session.shared().clone();
+    if let Some(durable) = &shared.durable {
+        let number = durable.compact();
+        while !durable.is_compacted(number) {
+            if let Some(refusal) = durable.refusal() {
+                return Err(refusal);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
     reply.ok();
     Ok(())
 }
@@ -310,6 +330,9 @@ fn help(reply: &mut Reply) -> Result<(), Refusal> {
         &[
             "CHANGE-REPL-ID",
             "    Change the replication IDs of the instance.",
+            "COMPACT",
+            "    Bring everything to disk, cut the log and compact all files: the space of",
+            "    what was deleted comes back. On the durable engine; answers when it is done.",
             "CONFIG-REWRITE-FORCE-ALL",
             "    As CONFIG REWRITE.",
             "DIGEST",
