@@ -57,6 +57,7 @@ impl<'a> Txn<'a> {
             now_ms,
             tuning,
             void,
+            is_rehearsal,
             ..
         } = &mut self.view;
         let space: &mut Keyspace = match parts {
@@ -65,12 +66,15 @@ impl<'a> Txn<'a> {
         };
         let (mut db, now_ms, tuning) = (*db as usize, *now_ms, *tuning);
         let hash = space.hash(key);
+        let wanted = db;
         // Nothing a void command does is to stay.
         if space.is_durable() && void.get() {
             db = VOID;
         }
         let mut found = space.find(db, hash, key, now_ms);
-        if found.is_none() && space.is_durable() && !space.is_resident(db as DbIndex, key) {
+        if *is_rehearsal && found.is_none() {
+            found = space.echo(wanted, hash, key);
+        } else if found.is_none() && space.is_durable() && !space.is_resident(db as DbIndex, key) {
             space.note_missing(db as DbIndex, key);
             void.set(true);
             db = VOID;

@@ -51,6 +51,8 @@ pub struct View<'a> {
     pub(crate) tuning: &'a Tuning,
     /// A key was needed that is not in memory: nothing this view does counts any more.
     pub(crate) void: std::cell::Cell<bool>,
+    /// Nothing ever counts: see `rows/cold.rs`.
+    pub(crate) is_rehearsal: bool,
 }
 
 /// The regions in reach: one (nearly always), or several held together for a multi-key command.
@@ -79,6 +81,7 @@ impl<'a> View<'a> {
             seed: seed.into(),
             tuning,
             void: false.into(),
+            is_rehearsal: false,
         }
     }
 
@@ -99,7 +102,15 @@ impl<'a> View<'a> {
             seed: seed.into(),
             tuning,
             void: false.into(),
+            is_rehearsal: false,
         }
+    }
+
+    /// A command on this view finds out what it will read, and changes nothing.
+    pub fn rehearsal(mut self) -> Self {
+        self.void.set(true);
+        self.is_rehearsal = true;
+        self
     }
 
     /// Whether a key was needed that is not in memory: what the command says does not count, it
@@ -173,6 +184,9 @@ impl<'a> View<'a> {
         let found = space.get(self.db, key, self.now_ms);
         if found.is_none() && space.is_durable() && self.miss(space, key) {
             return None;
+        }
+        if self.is_rehearsal {
+            return found;
         }
         space.count_read(found.is_some());
         if let Some(entry) = found {
@@ -267,7 +281,9 @@ impl<'a> View<'a> {
     /// Counts a hit or a miss, for commands that looked without counting (`TYPE`, `TTL`, `OBJECT`).
     #[inline]
     pub fn count_read(&self, key: &[u8], found: bool) {
-        self.space(key).count_read(found);
+        if !self.is_rehearsal {
+            self.space(key).count_read(found);
+        }
     }
 
     /// `None`: no such key; `Some(None)`: no deadline; else the deadline in Unix milliseconds.
@@ -344,6 +360,9 @@ impl<'a> View<'a> {
                 if at >= table.len() {
                     if let Some(key) = space.random_cold_key(db, self.now_ms, &mut rng) {
                         return Some(key.into());
+                    }
+                    if space.has_missing() {
+                        return None;
                     }
                     break;
                 }

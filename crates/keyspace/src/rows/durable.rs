@@ -211,6 +211,7 @@ impl Keyspace {
             debug_assert!(durable.entry.is_none(), "one entry at a time");
             durable.entry = Some(index);
             durable.shared.next_epoch();
+            durable.shared.read_cached(false);
         }
     }
 

@@ -22,7 +22,10 @@ impl Keyspace {
     /// before it, as one batch. Until that is taken and written nothing may be uncached.
     pub fn continue_entry(&mut self, index: u64) {
         match &mut self.durable {
-            Some(durable) if durable.entry.is_some() => durable.entry = Some(index),
+            Some(durable) if durable.entry.is_some() => {
+                durable.entry = Some(index);
+                durable.shared.read_cached(false);
+            }
             _ => self.begin_entry(index),
         }
     }

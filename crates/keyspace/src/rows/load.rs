@@ -65,15 +65,19 @@ impl Rows {
             Kind::Zset => Family::Score,
             _ => Family::Data,
         };
-        let generation = self.generation;
         let handle = Handle::new(place, self.len, order, tuning.rows_from_elements);
-        match self.kind {
-            Kind::String => Value::String(Box::default()),
-            Kind::List => Value::List(Box::new(List::on_rows(handle, generation, self.head))),
-            Kind::Set => Value::Set(Box::new(Set::on_rows(handle, generation))),
-            Kind::Zset => Value::Zset(Box::new(Zset::on_rows(handle, generation))),
-            Kind::Hash => Value::Hash(Box::new(Hash::on_rows(handle, generation))),
-        }
+        on_rows(self.kind, handle, self.generation, self.head)
+    }
+}
+
+/// A collection that stays in its rows; `head` is the position of a list's first element.
+pub(super) fn on_rows(kind: Kind, handle: Handle, generation: u64, head: i64) -> Value {
+    match kind {
+        Kind::String => Value::String(Box::default()),
+        Kind::List => Value::List(Box::new(List::on_rows(handle, generation, head))),
+        Kind::Set => Value::Set(Box::new(Set::on_rows(handle, generation))),
+        Kind::Zset => Value::Zset(Box::new(Zset::on_rows(handle, generation))),
+        Kind::Hash => Value::Hash(Box::new(Hash::on_rows(handle, generation))),
     }
 }
 

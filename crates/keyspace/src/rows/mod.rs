@@ -14,6 +14,7 @@
 
 mod absent;
 mod changes;
+mod cold;
 mod durable;
 pub mod feed;
 mod handle;
@@ -34,6 +35,7 @@ mod walk;
 
 pub(crate) use absent::Absent;
 pub use changes::{Changes, Orphans};
+pub use cold::{ColdRows, warm};
 pub(crate) use durable::{Durable, VOID};
 pub(crate) use handle::{Handle, Walk};
 pub use import::{Import, Write};

@@ -30,11 +30,12 @@ impl Keyspace {
         }
     }
 
-    /// Whether a command looked for keys that are not resident: its reply is void.
+    /// Whether a command looked for keys that are not resident, or for rows that are not in memory: its
+    /// reply is void.
     #[inline]
     pub fn has_missing(&self) -> bool {
         match &self.durable {
-            Some(durable) => !durable.missing.borrow().is_empty(),
+            Some(durable) => !durable.missing.borrow().is_empty() || durable.shared.is_cold(),
             None => false,
         }
     }

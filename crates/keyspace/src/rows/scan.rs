@@ -88,7 +88,8 @@ impl Keyspace {
             next: None,
         };
         let from = slot_row(durable, db, slot);
-        self.walk_cold(durable, db, &from, &mut |slot, key, cold| {
+        let tier = durable.shared.tier();
+        self.walk_cold(durable, db, &from, tier, &mut |slot, key, cold| {
             let goes_on = step.reach(slot, each);
             if goes_on {
                 step.gather(key, cold);

@@ -6,7 +6,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::RowError;
+use super::cold::{ColdRange, ColdRows};
+use super::{Family, RowError, Tier};
 
 pub(crate) struct Shared {
     /// Log entries begun: what a handle has noted under an earlier number is in the store.
@@ -18,6 +19,11 @@ pub(crate) struct Shared {
     lent: Mutex<Vec<Box<[u8]>>>,
     is_lent: AtomicBool,
     failure: Mutex<Option<String>>,
+    /// Reads stop where memory ends; see `cold.rs`.
+    only_cached: AtomicBool,
+    cold: Mutex<Vec<ColdRows>>,
+    is_cold: AtomicBool,
+    has_handles: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -34,6 +40,10 @@ impl Shared {
             lent: Mutex::default(),
             is_lent: AtomicBool::new(false),
             failure: Mutex::default(),
+            only_cached: AtomicBool::new(false),
+            cold: Mutex::default(),
+            is_cold: AtomicBool::new(false),
+            has_handles: AtomicBool::new(false),
         }
     }
 
@@ -53,7 +63,14 @@ impl Shared {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Whether there was ever a handle.
+    #[inline]
+    pub fn has_handles(&self) -> bool {
+        self.has_handles.load(Ordering::Relaxed)
+    }
+
     pub fn next_life(&self) -> u64 {
+        self.has_handles.store(true, Ordering::Relaxed);
         self.lives.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -65,8 +82,13 @@ impl Shared {
         lock(&self.failure).take()
     }
 
-    /// The result of a read that may touch the disk; what failed is noted.
-    pub fn check<T>(&self, read: Result<T, RowError>) -> Option<T> {
+    /// The result of a read; what failed is noted, or which rows are cold.
+    pub fn check<T>(
+        &self,
+        read: Result<T, RowError>,
+        family: Family,
+        range: impl FnOnce() -> ColdRange,
+    ) -> Option<T> {
         match read {
             Ok(read) => Some(read),
             Err(RowError::Failed(what)) => {
@@ -74,10 +96,46 @@ impl Shared {
                 None
             }
             Err(RowError::Cold) => {
-                self.fail("a read from all of the store was refused".into());
+                let range = range();
+                lock(&self.cold).push(ColdRows { family, range });
+                self.is_cold.store(true, Ordering::Relaxed);
                 None
             }
         }
+    }
+
+    /// The index of a collection whose rows begin with `base` is wanted.
+    pub fn note_wanted_index(&self, family: Family, base: &[u8]) {
+        let range = ColdRange::NoIndex(base.into());
+        lock(&self.cold).push(ColdRows { family, range });
+        self.is_cold.store(true, Ordering::Relaxed);
+    }
+
+    pub fn read_cached(&self, only: bool) {
+        self.only_cached.store(only, Ordering::Relaxed);
+    }
+
+    /// How far reads may go.
+    #[inline]
+    pub fn tier(&self) -> Tier {
+        match self.only_cached.load(Ordering::Relaxed) {
+            true => Tier::Cache,
+            false => Tier::All,
+        }
+    }
+
+    /// Whether the running command has missed rows: what it sees is not all there is.
+    #[inline]
+    pub fn is_cold(&self) -> bool {
+        self.is_cold.load(Ordering::Relaxed)
+    }
+
+    pub fn take_cold(&self) -> Vec<ColdRows> {
+        self.is_cold.store(false, Ordering::Relaxed);
+        let mut cold = std::mem::take(&mut *lock(&self.cold));
+        // The same row is often asked for twice in a row.
+        cold.dedup();
+        cold
     }
 
     pub fn lend(&self, base: &[u8]) {

@@ -6,6 +6,7 @@
 
 use base::DbIndex;
 
+use super::cold::ColdRange;
 use super::layout::{self, Metadata};
 use super::{Durable, Family, RowError, Tier};
 use crate::memory::db::Db;
@@ -41,17 +42,23 @@ impl Keyspace {
         durable: &Durable,
         db: &Db,
         from: &[u8],
+        tier: Tier,
         each: &mut EachRow<'_>,
     ) {
         let to = end_row(durable, db);
         let source = &durable.source;
+        let mut last = Vec::new();
         let walked = source.scan(
             Family::Metadata,
             from,
             &to,
             false,
-            Tier::All,
+            tier,
             &mut |row, value| {
+                if tier == Tier::Cache {
+                    last.clear();
+                    last.extend_from_slice(row);
+                }
                 let parts = layout::parse_metadata_key(row).zip(Metadata::parse(value));
                 let Some((at, head)) = parts else {
                     durable.fail("a metadata row that cannot be read".into());
@@ -63,9 +70,14 @@ impl Keyspace {
                 each(at.slot, at.key, cold)
             },
         );
-        if let Err(RowError::Failed(what)) = walked {
-            durable.fail(what);
-        }
+        durable.shared.check(walked, Family::Metadata, || {
+            let from = if last.is_empty() { from } else { &last };
+            ColdRange::Between {
+                from: from.into(),
+                to: to.as_slice().into(),
+                descending: false,
+            }
+        });
     }
 
     /// Whether a key that has a row and is not in the table does not exist: the running entry has
@@ -83,7 +95,8 @@ impl Keyspace {
             return;
         }
         let from = slot_row(durable, db, 0);
-        self.walk_cold(durable, db, &from, &mut |_, key, cold| {
+        // All rows would not fit into a cache: KEYS makes everybody wait, as it does in Redis.
+        self.walk_cold(durable, db, &from, Tier::All, &mut |_, key, cold| {
             if let Some((_, deadline_ms)) = cold
                 && deadline_ms.is_none_or(|at| at > now_ms)
             {
@@ -106,7 +119,8 @@ impl Keyspace {
         let mut seen = 0;
         for slot in [rng.u16(first..=last), first] {
             let from = slot_row(durable, db, slot);
-            self.walk_cold(durable, db, &from, &mut |_, key, cold| {
+            let tier = durable.shared.tier();
+            self.walk_cold(durable, db, &from, tier, &mut |_, key, cold| {
                 if let Some((_, deadline_ms)) = cold
                     && deadline_ms.is_none_or(|at| at > now_ms)
                 {
@@ -135,15 +149,18 @@ impl Keyspace {
                 &from,
                 &to,
                 descending,
-                Tier::All,
+                durable.shared.tier(),
                 &mut |row, _| {
                     slot = layout::parse_metadata_key(row).map(|at| at.slot);
                     false
                 },
             );
-            if let Err(RowError::Failed(what)) = read {
-                durable.fail(what);
-            }
+            let range = || ColdRange::Between {
+                from: from.as_slice().into(),
+                to: to.as_slice().into(),
+                descending,
+            };
+            durable.shared.check(read, Family::Metadata, range);
             slot
         };
         Some((end(false)?, end(true)?))

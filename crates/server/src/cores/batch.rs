@@ -82,7 +82,7 @@ impl Core {
             loop {
                 match why {
                     Absent::Lent => core.run_held(&mut batch).await,
-                    Absent::Cold(region, keys) => core.load_home(region, &keys).await,
+                    Absent::Cold(cold) => core.bring(*cold).await,
                 }
                 core.begin_batch();
                 match core.run_batch(&mut batch) {

@@ -83,6 +83,9 @@ impl Core {
             Message::Fetched { ticket, fetched } => {
                 let _ = self.tickets.deliver(ticket, Answer::Fetched(fetched));
             }
+            Message::Warmed { ticket } => {
+                let _ = self.tickets.deliver(ticket, Answer::Warmed);
+            }
             Message::Cut { region, index } => self.on_cut(region, index),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),

@@ -417,10 +417,11 @@ impl Held {
         result
     }
 
-    fn with_view_only<T>(&mut self, db: DbIndex, run: impl FnOnce(View<'_>) -> T) -> T {
+    /// As [`Held::with_view`]; due keys that it meets stay.
+    pub fn with_view_only<T>(&mut self, db: DbIndex, run: impl FnOnce(View<'_>) -> T) -> T {
         let core = &self.core;
         let settings = core.settings().clone();
-        let (now_ms, seed) = (core.now_ms(), core.next_seed());
+        let (now_ms, seed) = (core.now_ms(), core.again.take().seed(core));
         if let [region] = &mut self.regions[..] {
             let space = &mut region.space;
             return run(View::one(space, db, now_ms, seed, &settings.tuning));

@@ -78,6 +78,10 @@ pub enum Message {
         ticket: usize,
         fetched: Box<(LoadRequest, Result<Loaded, RowError>)>,
     },
+    /// A reader has brought rows into the block cache.
+    Warmed {
+        ticket: usize,
+    },
     /// The log of a region was cut: entries before `index` are gone.
     Cut {
         region: RegionId,

@@ -45,7 +45,7 @@ pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
 pub use map::{CoreId, MOST_REGIONS, Map, REGIONS_PER_CORE, RegionId};
 pub(crate) use prefetch::{AHEAD_KEYS, Coming};
 pub use region::{Claim, Region, Waiter, WatchFlag};
-pub use run::{Absent, Call, Ran, Route, call_function, route};
+pub use run::{Absent, Again, Call, Cold, Ran, Route, call_function, route};
 pub(crate) use serve::only_key;
 pub use start::{Server, StartError, start, start_durable};
 pub use tickets::{Answer, Ticket, Tickets};
@@ -68,6 +68,8 @@ pub struct Core {
     pub(crate) home: RefCell<Home>,
     /// Ends the turns of a durable node; see `durable::compose`.
     pub(crate) composer: RefCell<Option<Waker>>,
+    /// Set just before a command is run that has been tried before.
+    pub(crate) again: Cell<Again>,
     tickets: Tickets,
     /// By core: requests that may still be sent there, and who waits to.
     credits: Box<[Cell<u32>]>,
@@ -97,6 +99,7 @@ impl Core {
             id,
             home: RefCell::new(home),
             composer: RefCell::new(None),
+            again: Cell::default(),
             tickets: Tickets::new(),
             credits: (0..shared.map.cores())
                 .map(|_| Cell::new(CREDITS))

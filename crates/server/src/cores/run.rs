@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Flags, Keys, KeysError, Run};
+use keyspace::rows::ColdRows;
 use keyspace::{DueKey, Keyspace, Txn, View};
 use resp::{Args, Reply};
 
@@ -38,8 +39,62 @@ pub enum Ran {
 pub enum Absent {
     /// A region it needs is lent.
     Lent,
-    /// It looked for keys of this region that are not in memory; nothing is written.
-    Cold(RegionId, Vec<(DbIndex, Box<[u8]>)>),
+    /// It looked for something that is not in memory; nothing is written.
+    Cold(Box<Cold>),
+}
+
+/// What a command needs that is not in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cold {
+    pub region: RegionId,
+    pub keys: Vec<(DbIndex, Box<[u8]>)>,
+    pub rows: Vec<ColdRows>,
+    /// For the next attempt.
+    pub again: Again,
+}
+
+/// A command that is run again, because of what it missed the last time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Again {
+    /// How often it met cold rows.
+    tries: u8,
+    /// It makes the same choices as before: other rows would be cold again.
+    seed: Option<u64>,
+}
+
+/// Blocks that are warmed may be gone again when the command runs: after so many attempts it waits for
+/// the disk itself.
+const COLD_TRIES: u8 = 16;
+
+impl Again {
+    pub fn tries(self) -> u8 {
+        self.tries
+    }
+
+    /// Whether reads are to stop where memory ends.
+    pub fn stops(self) -> bool {
+        self.tries < COLD_TRIES
+    }
+
+    /// For a command whose every attempt makes the same choices.
+    pub fn chosen(seed: u64) -> Again {
+        Again {
+            tries: 0,
+            seed: Some(seed),
+        }
+    }
+
+    /// Randomness for this attempt.
+    pub fn seed(self, core: &Core) -> u64 {
+        self.seed.unwrap_or_else(|| core.next_seed())
+    }
+
+    pub fn next(self) -> Again {
+        Again {
+            tries: self.tries.saturating_add(1),
+            ..self
+        }
+    }
 }
 
 /// Where a command runs.
@@ -112,22 +167,39 @@ impl Core {
             };
             let before = reply.len();
             let settings = self.settings();
+            let again = self.again.take();
+            let seed = again.seed(self);
+            region.space.read_cached(again.stops());
             let view = View::one(
                 &mut region.space,
                 call.db,
                 self.now_ms(),
-                self.next_seed(),
+                seed,
                 &settings.tuning,
             );
             let ran = self.invoke(call, view, args, reply);
+            region.space.read_cached(false);
             if region.space.has_missing() {
                 reply.truncate(before);
-                // All keys of the command come together: one by one, the next could push out the last.
+                let rows = region.space.take_cold();
                 let mut keys = region.space.take_missing();
-                each_key(call.row, call.db, args, &mut |db, key| {
-                    keys.push((db, key.into()))
-                });
-                return Err(Absent::Cold(region.id, keys));
+                if !keys.is_empty() {
+                    // All keys of the command come together: one by one, the next could push out
+                    // the last.
+                    each_key(call.row, call.db, args, &mut |db, key| {
+                        keys.push((db, key.into()))
+                    });
+                }
+                let tries = again.tries + u8::from(!rows.is_empty());
+                return Err(Absent::Cold(Box::new(Cold {
+                    region: region.id,
+                    keys,
+                    rows,
+                    again: Again {
+                        tries,
+                        seed: Some(seed),
+                    },
+                })));
             }
             let mut met = Vec::new();
             if region.space.has_met_due() {

@@ -24,6 +24,8 @@ pub enum Answer {
     Served(Option<Vec<u8>>),
     /// Rows of a key that was not in memory.
     Fetched(Box<(LoadRequest, Result<Loaded, RowError>)>),
+    /// Rows are in the block cache.
+    Warmed,
     /// Whether entries of held regions are on disk.
     Logged(bool),
 }

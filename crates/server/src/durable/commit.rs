@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use base::{DbIndex, Refusal};
 use command::{Command, Keys};
-use keyspace::rows::{Changes, WriteError};
+use keyspace::rows::{Changes, ColdRows, WriteError};
 use replica::entry::rows_payload;
 use resp::{Args, Reply};
 
 use super::keys::each_key;
 use super::log;
-use crate::cores::{Answer, Call, Core, Held, Ran, Region, Ticket};
+use crate::cores::{Again, Answer, Call, Core, Held, Ran, Region, Ticket};
 
 const BUSY: Duration = Duration::from_millis(1);
 
@@ -42,6 +42,20 @@ impl Held {
         if self.core().shared.durable.is_none() {
             return self.run(call, args, reply);
         }
+        self.load_named(call, args).await;
+        let core = self.core().clone();
+        let mut again = Again::chosen(core.next_seed());
+        loop {
+            match self.attempt(call, args, reply, again).await {
+                Ok(ran) => return ran,
+                Err(cold) => core.warm(cold, again.tries()).await,
+            }
+            again = again.next();
+        }
+    }
+
+    /// Fetches what a command is known to need.
+    pub async fn load_named(&mut self, call: &Call<'_>, args: &Args<'_>) {
         self.load_keys_of(call.row, call.db, args).await;
         if call.row.is_write() && call.row.keys == Keys::Everything {
             // Whether FLUSHALL or SWAPDB change a watched key depends on what is there.
@@ -55,19 +69,57 @@ impl Held {
             let keys = dbs.flat_map(|db| watched.iter().map(move |key| (db, key.clone())));
             self.load_missing_of(keys.collect()).await;
         }
+    }
+
+    /// Runs a command once its keys are in memory, unless it needs rows that are not: then nothing has
+    /// happened.
+    pub async fn attempt(
+        &mut self,
+        call: &Call<'_>,
+        args: &Args<'_>,
+        reply: &mut Reply,
+        again: Again,
+    ) -> Result<Ran, Vec<ColdRows>> {
+        let core = self.core().clone();
+        let is_write = call.row.is_write();
         // What somebody else looked for in vain is not a reason to run this one twice.
         self.take_missing();
+        self.take_cold();
         loop {
-            let before = reply.len();
-            let ran = self.run(call, args, reply);
-            let missing = self.take_missing();
-            if missing.is_empty() {
-                return ran;
+            if is_write && again.stops() {
+                core.again.set(again);
+                let cold = self.cold_rows(call, args);
+                if !cold.is_empty() {
+                    return Err(cold);
+                }
             }
-            // It looked at keys its arguments do not name, and changed nothing.
+            let before = reply.len();
+            core.again.set(again);
+            // A command that writes must see everything: it cannot be taken back.
+            self.read_cached(again.stops() && !is_write);
+            let ran = self.run(call, args, reply);
+            self.read_cached(false);
+            let cold = self.take_cold();
+            let missing = self.take_missing();
+            if missing.is_empty() && cold.is_empty() {
+                return Ok(ran);
+            }
+            // It looked at keys its arguments do not name, or at cold rows, and changed nothing.
             reply.truncate(before);
             self.load(&missing).await;
+            if !cold.is_empty() {
+                return Err(cold);
+            }
         }
+    }
+
+    /// See [`keyspace::Keyspace::read_cached`].
+    pub fn read_cached(&mut self, only: bool) {
+        self.spaces().for_each(|space| space.read_cached(only));
+    }
+
+    pub fn take_cold(&mut self) -> Vec<ColdRows> {
+        self.spaces().flat_map(|space| space.take_cold()).collect()
     }
 
     /// Fetches the keys that a command's arguments name.

@@ -3,14 +3,16 @@
 //! Rows in the block cache are taken at once; others are fetched by a reader thread while the core
 //! goes on. If several ask for one key the first answer counts: the keyspace knows which request it
 //! still waits for, so what is put into the cache is never older than what was there.
+//!
+//! Rows of big collections, which are never loaded, are only brought into the block cache.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use base::DbIndex;
-use keyspace::rows::{self, LoadRequest, Loaded, RowError, Tier};
+use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
 
-use crate::cores::{Answer, Core, Held, Message, Region, RegionId, Ticket};
+use crate::cores::{Answer, Cold, Core, Held, Message, Region, RegionId, Ticket};
 use crate::memory::{publish, used_memory};
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
@@ -65,19 +67,55 @@ impl Core {
         let (number, core, shared) = (ticket.number(), self.id, self.shared.clone());
         if let Some(durable) = &self.shared.durable {
             durable.loads.fetch_add(1, Ordering::Relaxed);
-            durable.readers.fetch(
-                request,
-                Box::new(move |request, loaded| {
-                    if let Some(mailbox) = shared.mailboxes.get(core) {
-                        mailbox.send(Message::Fetched {
-                            ticket: number,
-                            fetched: Box::new((request, loaded)),
-                        });
-                    }
-                }),
-            );
+            durable.readers.send(Box::new(move |source| {
+                let loaded = rows::load(source, &request, Tier::All);
+                if let Some(mailbox) = shared.mailboxes.get(core) {
+                    mailbox.send(Message::Fetched {
+                        ticket: number,
+                        fetched: Box::new((request, loaded)),
+                    });
+                }
+            }));
         }
         ticket
+    }
+
+    /// Waits until rows are in the block cache; the core goes on meanwhile. `tries`: how often the
+    /// command that needs them has met cold rows before.
+    pub(crate) async fn warm(self: &Rc<Self>, cold: Vec<ColdRows>, tries: u8) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        let mut warming = Vec::new();
+        for rows in cold {
+            let ticket = Ticket::new(self);
+            let (number, core, shared) = (ticket.number(), self.id, self.shared.clone());
+            durable.warmed.fetch_add(1, Ordering::Relaxed);
+            durable.readers.send(Box::new(move |source| {
+                let warmed = rows::warm(source, &rows, tries);
+                if let (Err(RowError::Failed(reason)), Some(durable)) = (warmed, &shared.durable) {
+                    durable.fail(&reason);
+                }
+                if let Some(mailbox) = shared.mailboxes.get(core) {
+                    mailbox.send(Message::Warmed { ticket: number });
+                }
+            }));
+            warming.push(ticket);
+        }
+        for ticket in warming {
+            ticket.await;
+        }
+    }
+
+    /// Gets what a command of a region of this core needed; it is to be run again, at once.
+    pub(crate) async fn bring(self: &Rc<Self>, cold: Cold) {
+        if !cold.keys.is_empty() {
+            self.load_home(cold.region, &cold.keys).await;
+        }
+        self.warm(cold.rows, cold.again.tries().saturating_sub(1))
+            .await;
+        self.begin_batch();
+        self.again.set(cold.again);
     }
 
     fn fetched(&self, answer: Answer) -> Option<(LoadRequest, Loaded)> {

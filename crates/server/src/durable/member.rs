@@ -33,6 +33,8 @@ pub struct Member {
     /// The last entry that removes due keys.
     pub expiring: u64,
     pub last_stamp_ms: u64,
+    /// The entry that was last found to need cold rows, and how often.
+    pub rehearsed: (u64, u8),
     /// Room used again.
     pub ready: Ready,
     pub changes: Changes,
@@ -88,6 +90,7 @@ impl Member {
             stalled: false,
             unwritten: None,
             expiring: 0,
+            rehearsed: (0, 0),
             last_stamp_ms,
             ready: Ready::default(),
             changes: Changes::new(),

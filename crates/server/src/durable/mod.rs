@@ -31,6 +31,7 @@ mod load;
 mod member;
 mod readers;
 mod recover;
+mod rehearse;
 mod writer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +77,7 @@ pub struct Durable {
     pub entries: AtomicU64,
     pub commands_logged: AtomicU64,
     pub loads: AtomicU64,
+    pub warmed: AtomicU64,
     pub checkpoints: AtomicU64,
     /// Compactions of everything that were asked for, and how many of these are done.
     compactions: AtomicU64,
@@ -98,6 +100,7 @@ impl Durable {
             entries: AtomicU64::new(0),
             commands_logged: AtomicU64::new(0),
             loads: AtomicU64::new(0),
+            warmed: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             compacted: AtomicU64::new(0),

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use keyspace::rows::{self, LoadRequest, Loaded, RowError, RowSource, Tier};
+use keyspace::rows::RowSource;
 
-/// What a reader does with what it found.
-pub type Found = Box<dyn FnOnce(LoadRequest, Result<Loaded, RowError>) + Send>;
+/// What a reader is sent for; it brings home what it found by itself.
+pub type Errand = Box<dyn FnOnce(&dyn RowSource) + Send>;
 
 struct Queue {
-    wanted: VecDeque<(LoadRequest, Found)>,
+    errands: VecDeque<Errand>,
     stopping: bool,
 }
 
@@ -29,7 +29,7 @@ impl Readers {
     pub fn start(rows: Arc<dyn RowSource>, count: usize) -> std::io::Result<Readers> {
         let state = Arc::new(State {
             queue: Mutex::new(Queue {
-                wanted: VecDeque::new(),
+                errands: VecDeque::new(),
                 stopping: false,
             }),
             filled: Condvar::new(),
@@ -46,9 +46,8 @@ impl Readers {
         Ok(Readers { state, threads })
     }
 
-    /// Fetches the rows of a key; `found` is called on a reader's thread.
-    pub fn fetch(&self, request: LoadRequest, found: Found) {
-        self.state.lock().wanted.push_back((request, found));
+    pub fn send(&self, errand: Errand) {
+        self.state.lock().errands.push_back(errand);
         self.state.filled.notify_one();
     }
 }
@@ -71,19 +70,18 @@ impl State {
     fn run(&self) {
         loop {
             let mut queue = self.lock();
-            while queue.wanted.is_empty() {
+            while queue.errands.is_empty() {
                 if queue.stopping {
                     return;
                 }
                 let waited = self.filled.wait(queue);
                 queue = waited.unwrap_or_else(PoisonError::into_inner);
             }
-            let Some((request, found)) = queue.wanted.pop_front() else {
+            let Some(errand) = queue.errands.pop_front() else {
                 continue;
             };
             drop(queue);
-            let loaded = rows::load(&*self.rows, &request, Tier::All);
-            found(request, loaded);
+            errand(&*self.rows);
         }
     }
 }

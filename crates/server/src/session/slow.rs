@@ -11,7 +11,7 @@ use resp::Args;
 use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
 use crate::commands::LaterFn;
-use crate::cores::{Call, Kept, RegionId, call_function};
+use crate::cores::{Again, Call, Kept, RegionId, call_function};
 use crate::shared::now_ms;
 
 impl Connection {
@@ -33,10 +33,9 @@ impl Connection {
                 self.run_held(stat, &all).await;
             }
             Slow::Cold => {
-                if let Some((region, keys)) = self.work.cold.take() {
+                if let Some(cold) = self.work.cold.take() {
                     let core = self.work.session.core.clone();
-                    core.load_home(region, &keys).await;
-                    core.begin_batch();
+                    core.bring(*cold).await;
                 }
                 self.again().await?;
             }
@@ -99,15 +98,29 @@ impl Connection {
             core.refuse(&refusal, &mut self.work.out);
             return;
         }
-        let mut held = if regions.is_empty() {
-            core.hold(&[core.shared.map.any_of(core.id)]).await
-        } else {
-            core.hold(regions).await
-        };
-        core.begin_batch();
+        let any = [core.shared.map.any_of(core.id)];
+        let regions = if regions.is_empty() { &any } else { regions };
         let out = &mut self.work.out;
         let before = out.len();
-        held.run_loaded(&call, &args, out).await;
+        let mut again = Again::chosen(core.next_seed());
+        let mut held = loop {
+            let mut held = core.hold(regions).await;
+            core.begin_batch();
+            if core.shared.durable.is_none() {
+                held.run(&call, &args, out);
+                break held;
+            }
+            held.load_named(&call, &args).await;
+            match held.attempt(&call, &args, out, again).await {
+                Ok(_) => break held,
+                Err(cold) => {
+                    // Nobody waits for these regions while the disk is read.
+                    drop(held);
+                    core.warm(cold, again.tries()).await;
+                    again = again.next();
+                }
+            }
+        };
         if let Err(refusal) = held.commit().await {
             out.truncate(before);
             core.refuse(&refusal, out);
@@ -146,12 +159,24 @@ impl Connection {
             let regions = map.regions_of(owner);
             let first = (regions.start as u64) << CURSOR_BITS;
             let command = with_cursor(&args, &(cursor - first).to_string());
-            let result = {
+            let mut again = Again::default();
+            let result = loop {
                 let mut held = core.hold(&regions.clone().collect::<Vec<_>>()).await;
                 core.begin_batch();
-                held.with_view(call.db, |view| {
+                held.read_cached(again.stops());
+                let result = held.with_view(call.db, |view| {
                     call_function(call.row, view, &command.args(0), out)
-                })
+                });
+                held.read_cached(false);
+                let cold = held.take_cold();
+                if cold.is_empty() {
+                    break result;
+                }
+                // Nobody waits for these regions while the disk is read.
+                drop(held);
+                out.truncate(start);
+                core.warm(cold, again.tries()).await;
+                again = again.next();
             };
             if let Err(refusal) = &result {
                 out.truncate(start);

@@ -4,19 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::{DbIndex, Refusal};
+use base::Refusal;
 use command::{Command, Flags, Run};
 use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
-use crate::cores::{Absent, Call, RegionId, Route, route};
+use crate::cores::{Absent, Call, Cold, RegionId, Route, route};
 use crate::durable::is_logged_as_given;
 use crate::shared::now_ms;
-
-/// Keys of a region that are not in memory.
-pub(super) type Cold = (RegionId, Vec<(DbIndex, Box<[u8]>)>);
 
 /// A session with its replies, and what it waits for from other cores.
 pub(super) struct Work {
@@ -25,8 +22,8 @@ pub(super) struct Work {
     pub out: Reply,
     /// Room for the regions of one command.
     pub regions: Vec<RegionId>,
-    /// Keys to be fetched, and their region.
-    pub cold: Option<Cold>,
+    /// What is to be fetched.
+    pub cold: Option<Box<Cold>>,
     /// CLIENT REPLY is not on: the mode, and where in `out` the command's reply begins.
     pub hush: Option<(ReplyMode, usize)>,
 }
@@ -291,7 +288,7 @@ fn is_control(name: &str) -> bool {
 fn run_data(
     session: &Session,
     (pending, out): (&mut Pending, &mut Reply),
-    (regions, cold): (&mut Vec<RegionId>, &mut Option<Cold>),
+    (regions, cold): (&mut Vec<RegionId>, &mut Option<Box<Cold>>),
     row: &Command,
     stat: usize,
     args: &Args<'_>,
@@ -397,8 +394,8 @@ fn run_data(
             }
             Step::Slow(Slow::Hold { stat })
         }
-        Err(Absent::Cold(region, keys)) => {
-            *cold = Some((region, keys));
+        Err(Absent::Cold(what)) => {
+            *cold = Some(what);
             Step::Slow(Slow::Cold)
         }
     }

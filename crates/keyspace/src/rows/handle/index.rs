@@ -6,13 +6,16 @@
 //! ```
 //!
 //! A rank is the rows of the chunks before, and a walk inside one chunk. Made by one walk over all
-//! keys when it is first needed; from then on every insertion and removal is counted, a chunk of
+//! keys when it is first needed (`build.rs`: not on a core); from then on every insertion and removal is counted, a chunk of
 //! too many rows is split and an empty one dropped.
 //!
 //! Invariants: there is at least one chunk; the first begins with nothing; boundaries ascend; the
 //! counts are those of the rows and add up to the collection's length.
 
+use std::sync::Arc;
+
 use super::{Handle, Walk};
+use crate::rows::Tier;
 
 #[derive(Clone)]
 struct Chunk {
@@ -55,7 +58,15 @@ impl Index {
         None
     }
 
-    fn remove(&mut self, key: &[u8]) {
+    /// Counts a row in; the chunk is split the next time a row comes there.
+    pub(super) fn add(&mut self, key: &[u8]) {
+        let at = self.chunk_of(key);
+        if let Some(chunk) = self.chunks.get_mut(at) {
+            chunk.rows += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
         let at = self.chunk_of(key);
         let Some(chunk) = self.chunks.get_mut(at) else {
             return;
@@ -78,9 +89,17 @@ impl Index {
 impl Handle {
     /// What `look` finds in the index, which is made if there is none.
     fn with_index<R>(&self, look: impl FnOnce(&Index) -> R) -> R {
+        self.take_built();
         if self.index.borrow().is_none() {
+            if self.is_echo || self.home.shared.tier() == Tier::Cache {
+                self.home
+                    .shared
+                    .note_wanted_index(self.order, &self.home.base);
+                return look(&Index::new());
+            }
             let index = self.make_index();
-            *self.index.borrow_mut() = Some(index);
+            *self.index.borrow_mut() = Some(Arc::new(index));
+            *self.building.borrow_mut() = None;
         }
         match &*self.index.borrow() {
             Some(index) => look(index),
@@ -88,7 +107,7 @@ impl Handle {
         }
     }
 
-    fn make_index(&self) -> Index {
+    pub(super) fn make_index(&self) -> Index {
         let mut index = Index::new();
         let mut rows = 0;
         self.all(&mut |sub, _| {
@@ -178,10 +197,25 @@ impl Handle {
         self.index_out(key);
     }
 
+    fn note_for_building(&mut self, came: bool, key: &[u8]) {
+        if let Some(building) = self.building.get_mut() {
+            building.note(came, key);
+        }
+    }
+
+    /// The index to be changed, if there is one; an echo only looks at the one it shares.
+    fn own_index(&mut self) -> Option<&mut Index> {
+        match self.is_echo {
+            true => None,
+            false => self.index.get_mut().as_mut().map(Arc::make_mut),
+        }
+    }
+
     /// As [`Handle::count_in`] for an element that only has another place in the order.
     pub fn index_in(&mut self, key: &[u8]) {
         let most = 2 * self.chunk;
-        let Some(index) = self.index.get_mut() else {
+        self.note_for_building(true, key);
+        let Some(index) = self.own_index() else {
             return;
         };
         let at = index.chunk_of(key);
@@ -202,7 +236,7 @@ impl Handle {
             seen += 1;
             seen <= half
         });
-        if let (Some(index), Some(middle)) = (self.index.get_mut(), middle) {
+        if let (Some(index), Some(middle)) = (self.own_index(), middle) {
             if let Some(chunk) = index.chunks.get_mut(at) {
                 chunk.rows = half;
             }
@@ -215,7 +249,8 @@ impl Handle {
     }
 
     pub fn index_out(&mut self, key: &[u8]) {
-        if let Some(index) = self.index.get_mut() {
+        self.note_for_building(false, key);
+        if let Some(index) = self.own_index() {
             index.remove(key);
         }
     }

@@ -20,6 +20,7 @@
 //! nothing.
 
 mod arena;
+mod build;
 mod index;
 mod lent;
 mod scan;
@@ -32,9 +33,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use self::arena::Arena;
+use self::build::Building;
+pub(crate) use self::build::Job;
 use self::index::Index;
 use self::scan::Cursors;
 pub(crate) use self::walk::Walk;
+use super::cold::ColdRange;
 use super::layout;
 use super::shared::Shared;
 use super::{Family, RowSource, Tier};
@@ -60,8 +64,12 @@ pub(crate) struct Handle {
     chunk: usize,
     unwritten: RefCell<Unwritten>,
     arena: Arena,
-    index: RefCell<Option<Index>>,
+    index: RefCell<Option<Arc<Index>>>,
     cursors: RefCell<Cursors>,
+    /// The index being made.
+    building: RefCell<Option<Building>>,
+    /// See [`Handle::echo`].
+    is_echo: bool,
 }
 
 type Rows = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
@@ -105,6 +113,33 @@ impl Handle {
             }),
             arena: Arena::default(),
             index: RefCell::default(),
+            building: RefCell::default(),
+            is_echo: false,
+        }
+    }
+
+    /// A handle on the same rows for a rehearsal: it reads what the real one would read (but not what
+    /// the running entry has changed), and what is done to it is lost.
+    pub fn echo(&self) -> Handle {
+        self.take_built();
+        self.refresh();
+        let unwritten = self.unwritten.borrow();
+        Handle {
+            cursors: RefCell::new(Cursors::new(&self.home.base, 0)),
+            home: self.home.clone(),
+            len: self.len,
+            order: self.order,
+            chunk: self.chunk,
+            unwritten: RefCell::new(Unwritten {
+                epoch: unwritten.epoch,
+                origin: unwritten.origin.clone(),
+                shift: unwritten.shift,
+                ..Unwritten::default()
+            }),
+            arena: Arena::default(),
+            index: self.index.clone(),
+            building: RefCell::default(),
+            is_echo: true,
         }
     }
 
@@ -139,7 +174,7 @@ impl Handle {
 
     /// Keeps a copy for as long as this is borrowed.
     fn keep(&self, bytes: &[u8]) -> &[u8] {
-        if self.arena.is_empty() {
+        if self.arena.is_empty() && !self.is_echo {
             self.home.shared.lend(&self.home.base);
         }
         self.arena.keep(bytes)
@@ -160,10 +195,13 @@ impl Handle {
         let place = unwritten.origin.as_ref().unwrap_or(&self.home);
         let row = [&place.base, sub].concat();
         let (mut found, mut result) = (Some(found), None);
-        let read = place.source.get(family, &row, Tier::All, &mut |value| {
+        let tier = place.shared.tier();
+        let read = place.source.get(family, &row, tier, &mut |value| {
             result = found.take().map(|found| found(value));
         });
-        place.shared.check(read)?;
+        place
+            .shared
+            .check(read, family, || ColdRange::Row(row.into()))?;
         result
     }
 
@@ -178,6 +216,19 @@ impl Handle {
     /// Calls `each` with the rows `from <= sub key < to` (no end if `None`) until it says false.
     pub fn between(
         &self,
+        family: Family,
+        (from, to): (&[u8], Option<&[u8]>),
+        descending: bool,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        let tier = self.home.shared.tier();
+        self.between_in(tier, family, (from, to), descending, each);
+    }
+
+    /// As [`Handle::between`], reading as far as `tier` says.
+    fn between_in(
+        &self,
+        tier: Tier,
         family: Family,
         (from, to): (&[u8], Option<&[u8]>),
         descending: bool,
@@ -203,13 +254,16 @@ impl Handle {
         };
         let mut change = next_changed();
         let mut goes_on = true;
-        let read = place.source.scan(
-            family,
-            &first,
-            &end,
-            descending,
-            Tier::All,
-            &mut |row, value| {
+        // Where a read that meets cold rows has come to.
+        let mut last: Option<Vec<u8>> = None;
+        let read = place
+            .source
+            .scan(family, &first, &end, descending, tier, &mut |row, value| {
+                if tier == Tier::Cache {
+                    let last = last.get_or_insert_default();
+                    last.clear();
+                    last.extend_from_slice(row);
+                }
                 let sub = row.get(place.base.len()..).unwrap_or_default();
                 while let Some((key, changed)) = change {
                     let order = match descending {
@@ -229,9 +283,22 @@ impl Handle {
                 }
                 goes_on = each(sub, value);
                 goes_on
-            },
-        );
-        if place.shared.check(read).is_none() {
+            });
+        let rest = || {
+            let (mut from, mut to) = (first.clone(), end.clone());
+            if let Some(last) = last {
+                match descending {
+                    false => from = last,
+                    true => to = [&last[..], &[0]].concat(),
+                }
+            }
+            ColdRange::Between {
+                from: from.into(),
+                to: to.into(),
+                descending,
+            }
+        };
+        if place.shared.check(read, family, rest).is_none() {
             return;
         }
         while goes_on && let Some((key, changed)) = change {
@@ -244,7 +311,8 @@ impl Handle {
 
     /// Calls `each` with all rows in the collection's order.
     pub fn all(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
-        self.between(self.order, (b"", None), false, &mut |sub, value| {
+        let order = self.order;
+        self.between_in(Tier::All, order, (b"", None), false, &mut |sub, value| {
             each(sub, value);
             true
         });
@@ -310,6 +378,9 @@ impl Handle {
     /// Rows contradict each other.
     #[cold]
     pub fn fail(&self, what: &str) {
+        if self.is_echo || self.home.shared.is_cold() {
+            return; // not all of them were seen
+        }
         let key = layout::split_sub_key(&self.home.base)
             .and_then(|(row, ..)| layout::parse_metadata_key(row))
             .map_or(&b""[..], |at| at.key);
@@ -331,7 +402,7 @@ impl Handle {
             + self.home.base.len()
             + rows
             + self.arena.memory_usage()
-            + index.as_ref().map_or(0, Index::memory_usage)
+            + index.as_ref().map_or(0, |index| index.memory_usage())
             + self.cursors.borrow().memory_usage()
     }
 }
@@ -349,6 +420,8 @@ impl Clone for Handle {
             arena: Arena::default(),
             index: self.index.clone(),
             cursors: RefCell::new(Cursors::new(&self.home.base, life)),
+            building: RefCell::default(),
+            is_echo: self.is_echo,
         }
     }
 }

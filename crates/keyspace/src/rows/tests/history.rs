@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::handles::check_sound;
 use super::*;
 use crate::rows::layout::{Body, Metadata};
-use crate::rows::{RowSource, for_each_value};
+use crate::rows::{RowSource, for_each_value, warm};
 use crate::{Expire, Kind, Value};
 
 #[derive(Debug, Clone)]
@@ -275,6 +275,71 @@ enum Logged {
     Expire(Vec<(u8, Box<[u8]>, u64)>),
 }
 
+/// A command finds out which rows it needs before it runs, and changes nothing by that.
+fn rehearse(durable: &mut Durable, step: &Step, now_ms: u64) {
+    let keys = keys_of(step);
+    if !keys
+        .iter()
+        .any(|&(db, k)| durable.space.is_on_rows(db, &key(k)))
+    {
+        return;
+    }
+    durable.store.chill();
+    let before = (durable.space.state(), durable.space.unsettled_bytes());
+    for tries in 0..50 {
+        durable.space.read_cached(true);
+        let Durable { space, tuning, .. } = durable;
+        let view = View::one(space, db_of(step), now_ms, 1, tuning).rehearsal();
+        run(step, &mut Txn::new(view));
+        durable.space.read_cached(false);
+        let cold = durable.space.take_cold();
+        durable.space.take_missing();
+        let after = (durable.space.state(), durable.space.unsettled_bytes());
+        assert_eq!(before, after, "{step:?}");
+        if cold.is_empty() {
+            return;
+        }
+        for rows in cold {
+            warm(&*durable.store, &rows, tries).unwrap();
+        }
+    }
+    panic!("rows of {step:?} never get warm");
+}
+
+/// A value whose rows are cold is read in several attempts, and never in part.
+fn read_from_cold(
+    durable: &mut Durable,
+    (db, key): (u8, &[u8]),
+    now_ms: u64,
+    wanted: &Option<Plain>,
+) {
+    durable.store.chill();
+    for tries in 0..200 {
+        durable.space.read_cached(true);
+        let txn = durable.txn(db, now_ms);
+        let found = txn.peek(key);
+        let ranks = match &found {
+            Some(ValueRef::Zset(zset)) => zset
+                .iter()
+                .enumerate()
+                .all(|(n, (member, _))| zset.rank(&member.to_vec()) == Some(n)),
+            _ => true,
+        };
+        let found = found.map(plain);
+        durable.space.read_cached(false);
+        let cold = durable.space.take_cold();
+        if cold.is_empty() {
+            assert_eq!(found, *wanted);
+            assert!(ranks);
+            return;
+        }
+        for rows in cold {
+            warm(&*durable.store, &rows, tries).unwrap();
+        }
+    }
+    panic!("a value never gets warm");
+}
+
 /// Applies an entry the way the server does.
 fn apply(durable: &mut Durable, index: u64, now_ms: u64, logged: &Logged) -> Changes {
     match logged {
@@ -286,6 +351,7 @@ fn apply(durable: &mut Durable, index: u64, now_ms: u64, logged: &Logged) -> Cha
                 }
                 // SORT makes a key of its own too.
                 durable.load(db_of(step), b"sorted");
+                rehearse(durable, step, now_ms);
                 run(step, &mut durable.txn(db_of(step), now_ms));
                 if durable.space.has_missing() {
                     for (db, key) in durable.space.take_missing() {
@@ -299,6 +365,7 @@ fn apply(durable: &mut Durable, index: u64, now_ms: u64, logged: &Logged) -> Cha
                     let found = txn.peek(&key(k));
                     found.iter().for_each(check_sound);
                     assert_eq!(found.map(plain), *wanted, "{step:?}");
+                    read_from_cold(durable, (db, &key(k)), now_ms, wanted);
                 }
                 assert_eq!(durable.space.take_failure(), None);
             }
