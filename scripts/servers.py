@@ -103,10 +103,10 @@ class Server:
         self.process.wait()
         self.log.close()
 
-    def disk_bytes(self):
-        """What the data takes on the disk."""
+    def disk_bytes(self, part=""):
+        """What the data takes on the disk, or a part of it: `rows` or `log` of neokv."""
         total = 0
-        for root, _, names in os.walk(self.data):
+        for root, _, names in os.walk(os.path.join(self.data, part)):
             for name in names:
                 try:
                     total += os.lstat(os.path.join(root, name)).st_blocks * 512
