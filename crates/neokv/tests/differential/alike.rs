@@ -129,6 +129,11 @@ impl Queue {
         }
     }
 
+    /// Whether the client is between MULTI and EXEC.
+    pub fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub fn remember(&mut self, argv: &Argv, reply: &Value) {
         let ends = match reply {
             Value::Error(text) => text.starts_with(b"EXECABORT"),

@@ -33,6 +33,7 @@ fn compare(version: u8) {
     let mut words = Words {
         dice: Dice::new(setting("NEOKV_SEED", 1) ^ u64::from(version)),
         many: 12,
+        spoils: true,
     };
     let mut history = Vec::new();
     let mut last = Instant::now();

@@ -40,6 +40,7 @@ pub fn run(field: &mut Field, steps: &[Step]) -> Result<(), String> {
     for (at, step) in steps.iter().enumerate() {
         let done = match step {
             Step::Send { client, commands } => send(field, *client, commands, &mut queues[*client]),
+            Step::Together(all) => together(field, all, &mut queues),
             Step::Draw { db, key } => each(field, |player| draw(player, db, key)),
             Step::Walk { db, command } => each(field, |player| walk(player, db, command)),
             Step::Lapse { db, key } => lapse(field, db, key),
@@ -67,6 +68,33 @@ fn send(
     for player in &mut field.0 {
         player.send(client, commands)?;
     }
+    receive(field, client, commands, queue)
+}
+
+fn together(field: &mut Field, all: &[Vec<Argv>], queues: &mut [Queue]) -> Result<(), String> {
+    // What was queued before is not on keys of its own.
+    for (client, queue) in queues.iter_mut().enumerate() {
+        if queue.is_open() {
+            send(field, client, &[argv(&["DISCARD"])], queue)?;
+        }
+    }
+    for player in &mut field.0 {
+        for (client, commands) in all.iter().enumerate() {
+            player.send(client, commands)?;
+        }
+    }
+    for (client, (commands, queue)) in all.iter().zip(queues).enumerate() {
+        receive(field, client, commands, queue)?;
+    }
+    Ok(())
+}
+
+fn receive(
+    field: &mut Field,
+    client: usize,
+    commands: &[Argv],
+    queue: &mut Queue,
+) -> Result<(), String> {
     for argv in commands {
         let mut expected = None;
         for player in &mut field.0 {
@@ -74,7 +102,7 @@ fn send(
             let expected = expected.get_or_insert_with(|| got.clone());
             if !queue.alike(argv, expected, &got) {
                 return Err(format!(
-                    "reply to {}\nredis    {}\n{:8} {}",
+                    "client {client}: reply to {}\nredis    {}\n{:8} {}",
                     line(argv),
                     show(expected),
                     player.name,

@@ -3,12 +3,14 @@
 
 use std::fmt;
 
-use crate::words::{Argv, DATABASES, Dice, Words};
+use crate::words::{Argv, DATABASES, Dice, Words, is_key};
 
 #[derive(Clone)]
 pub enum Step {
     /// One write of a client, replies read together.
     Send { client: usize, commands: Vec<Argv> },
+    /// All clients at once, each on keys of its own: in whatever order they run, the replies are the same.
+    Together(Vec<Vec<Argv>>),
     /// A random element is taken and put back: it must have been there.
     Draw { db: String, key: String },
     /// SCAN, HSCAN, SSCAN, ZSCAN from beginning to end.
@@ -30,7 +32,8 @@ pub fn draw(seed: u64) -> Vec<Step> {
     let mut dice = Dice::new(seed);
     // Large collections are slow to compare: now and then.
     let many = [12, 12, 300, 6000][dice.below(4)];
-    let mut words = Words { dice, many };
+    let spoils = true;
+    let mut words = Words { dice, many, spoils };
     let mut steps = Vec::new();
     for _ in 0..if many > 1000 { 60 } else { 150 } {
         let step = words.step();
@@ -58,7 +61,8 @@ impl Words {
                 Step::Walk { db, command }
             }
             26..28 => Step::Lapse { db, key },
-            28..60 => self.transaction(),
+            28..50 => self.transaction(),
+            50..90 => Step::Together((0..CLIENTS).map(|client| self.alone(client)).collect()),
             _ => {
                 let count = match self.dice.below(4) {
                     0 => 1 + self.dice.below(8),
@@ -70,6 +74,29 @@ impl Words {
                 }
             }
         }
+    }
+
+    /// Commands on keys that only this client uses.
+    fn alone(&mut self, client: usize) -> Vec<Argv> {
+        let mut commands = Vec::new();
+        for _ in 0..1 + self.dice.below(8) {
+            // A spoiled key would be everybody's.
+            self.spoils = false;
+            let mut command = self.command();
+            self.spoils = true;
+            if matches!(command[0].as_str(), "KEYS" | "RANDOMKEY") {
+                continue;
+            }
+            for word in command.iter_mut().skip(1).filter(|word| is_key(word)) {
+                *word = format!("c{client}{word}");
+            }
+            commands.push(command);
+        }
+        if self.dice.one_in(4) {
+            commands.insert(0, vec!["MULTI".to_owned()]);
+            commands.push(vec!["EXEC".to_owned()]);
+        }
+        commands
     }
 
     /// MULTI and EXEC at once; drawn one by one they rarely meet.
@@ -92,6 +119,14 @@ impl fmt::Display for Step {
             Step::Send { client, commands } => {
                 let lines: Vec<String> = commands.iter().map(line).collect();
                 write!(f, "client {client}: {}", lines.join(" ; "))
+            }
+            Step::Together(all) => {
+                let commands = |commands: &Vec<Argv>| {
+                    let lines: Vec<String> = commands.iter().map(line).collect();
+                    lines.join(" ; ")
+                };
+                let clients: Vec<String> = all.iter().map(commands).collect();
+                write!(f, "together: {}", clients.join(" | "))
             }
             Step::Draw { db, key } => write!(f, "db {db}: draw and return {key}"),
             Step::Walk { db, command } => write!(f, "db {db}: walk {}", line(command)),

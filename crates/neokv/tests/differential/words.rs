@@ -35,6 +35,8 @@ impl Dice {
 pub struct Words {
     pub dice: Dice,
     pub many: usize,
+    /// Whether commands are spoiled now and then.
+    pub spoils: bool,
 }
 
 const JUNK: &[&str] = &[
@@ -54,6 +56,14 @@ const JUNK: &[&str] = &[
 /// Kinds of keys that may be confused; X stays among itself.
 const KINDS: &[&str] = &["S", "H", "L", "T", "Z"];
 pub const DATABASES: &[&str] = &["0", "1", "2"];
+
+/// Whether a word of a command is one of the keys: a kind and a digit.
+pub fn is_key(word: &str) -> bool {
+    matches!(
+        word.as_bytes(),
+        [b's' | b'h' | b'l' | b't' | b'z' | b'x', b'0'..=b'9']
+    )
+}
 
 impl Words {
     /// A command of the pure table.
@@ -83,7 +93,7 @@ impl Words {
     pub fn fill(&mut self, pattern: &str) -> Argv {
         let (pattern, spoil) = match pattern.strip_prefix('!') {
             Some(pattern) => (pattern, false),
-            None => (pattern, self.dice.one_in(12)),
+            None => (pattern, self.spoils && self.dice.one_in(12)),
         };
         let mut argv = Argv::new();
         let (mut skipping, mut group) = (false, String::new());
