@@ -66,7 +66,7 @@ KILLS ?= 50
 crash: tools
 	NEOKV_KILLS=$(KILLS) cargo test -p neokv --test crash -- --nocapture --test-threads 1
 
-# The same sequences side by side; `make test` runs thirty. About one per second.
+# The same sequences side by side; `make test` runs twenty-five. About one per second.
 ROUNDS ?= 1000
 SEED ?= 1
 differential: tools

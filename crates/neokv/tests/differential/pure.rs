@@ -37,7 +37,7 @@ fn compare(version: u8) {
     };
     let mut history = Vec::new();
     let mut last = Instant::now();
-    for round in 0..setting("NEOKV_ROUNDS", 30) * 150 {
+    for round in 0..setting("NEOKV_ROUNDS", 25) * 150 {
         if round % 500 == 0 {
             history.clear();
             // Its clock stands still.

@@ -22,7 +22,7 @@ fn servers_side_by_side() {
         run(&mut field, &steps).unwrap_or_else(|wrong| panic!("again: {what}\n{wrong}"));
     }
     let first = setting("NEOKV_SEED", 1);
-    let rounds = setting("NEOKV_ROUNDS", 30);
+    let rounds = setting("NEOKV_ROUNDS", 25);
     for seed in first..first + rounds {
         let steps = script::draw(seed);
         if let Err(wrong) = run(&mut field, &steps) {

@@ -1,6 +1,7 @@
 //! A script: what happens to the servers, step by step. Drawn from a seed before anything runs, so that it can be run
 //! again with steps left out.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::words::{Argv, DATABASES, Dice, Words, is_key};
@@ -151,10 +152,13 @@ pub fn line(argv: &Argv) -> String {
     }
 }
 
-/// Nearly every command comes up.
+/// Every command on keys comes up; those left out are what other steps are made of, and OBJECT (see `grammar.rs`).
 #[test]
-fn scripts_say_something() {
-    let mut seen = std::collections::BTreeSet::new();
+fn scripts_leave_no_command_out() {
+    let elsewhere = [
+        "SCAN", "HSCAN", "SSCAN", "ZSCAN", "FLUSHALL", "DBSIZE", "OBJECT",
+    ];
+    let mut seen: BTreeSet<String> = elsewhere.map(str::to_owned).into();
     for seed in 0..40 {
         for step in draw(seed) {
             if let Step::Send { commands, .. } = step {
@@ -162,5 +166,8 @@ fn scripts_say_something() {
             }
         }
     }
-    assert!(seen.len() > 150, "only {} commands: {seen:?}", seen.len());
+    let table = command::Table::pure();
+    let names = table.rows().iter().map(|row| row.name.to_uppercase());
+    let missing: Vec<String> = names.filter(|name| !seen.contains(name)).collect();
+    assert!(missing.is_empty(), "not in the grammar: {missing:?}");
 }
