@@ -2,8 +2,9 @@
 //! one log entry.
 //!
 //! A turn ends when the composer's task runs: it was woken by the first batch and stands behind
-//! all sessions that were ready then. While an entry is on its way to the disk the next ones
-//! follow it; replies come when each is applied.
+//! all sessions that were ready then. While an entry is on its way to the disk the next one
+//! gathers: it could not be there any sooner, and the slower the disk, the more commands share an
+//! entry and a sync. As soon as the disk has one, the next is sent, then the former is applied.
 //!
 //! **Blocked sessions** are served inside the entry: behind a command that may put something at a
 //! key somebody waits for, the waiter's own command follows as an attempt. So it is in the log,
@@ -27,7 +28,8 @@ use crate::cores::{BatchBox, Core, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
 const ENTRY_BYTES: usize = 1024 * 1024;
-/// Entries on their way; more gather in the turn meanwhile.
+/// Entries that are on disk and wait to be applied (for rows to be read, say); more gather in the
+/// turn meanwhile.
 const MOST_FLIGHTS: usize = 64;
 
 /// Whether a command goes through the log as it is. The others are logged by what they changed
@@ -97,8 +99,10 @@ impl Core {
                 let Some(region) = home.region_mut(id) else {
                     return;
                 };
-                let full = |member: &super::Member| member.flights.len() >= MOST_FLIGHTS;
-                if region.member.as_deref().is_none_or(full) {
+                let not_now = |member: &super::Member| {
+                    member.replica.writes_in_flight() > 0 || member.flights.len() >= MOST_FLIGHTS
+                };
+                if region.member.as_deref().is_none_or(not_now) {
                     return;
                 }
                 take_entry(home.turn_mut(id))
@@ -277,6 +281,7 @@ impl Core {
             {
                 member.replica.on_persisted(number);
             }
+            self.compose(id);
             self.drive(id);
         }
     }
