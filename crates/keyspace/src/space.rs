@@ -100,6 +100,13 @@ impl Keyspace {
         hash
     }
 
+    /// Asks for all that lookups of these keys will touch, if looking ahead pays.
+    pub fn prefetch_keys<'k>(&self, db: DbIndex, keys: impl Iterator<Item = &'k [u8]>) {
+        if let Some(db) = self.dbs.get(db as usize) {
+            db.table.prefetch_all(keys);
+        }
+    }
+
     /// Asks for members of the collection at a key, if it is a big one: the second and third
     /// arguments of commands on it, one of which is the member.
     pub fn prefetch_members<'k>(

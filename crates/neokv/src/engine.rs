@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rocks::{DataDir, Log, LogSettings, Store, StoreSettings};
+use rocks::{Behind, DataDir, Log, LogSettings, Store, StoreSettings};
 use server::settings::Engine;
 use server::{Settings, Stores};
 
@@ -55,6 +55,7 @@ fn open(settings: &Settings, data: &DataDir) -> Result<Stores, String> {
     };
     let rows = open_rows(settings, data)?;
     let log = Log::open(&data.log(), &log).map_err(|error| error.to_string())?;
+    let rows = Behind::start(rows).map_err(|error| error.to_string())?;
     Ok(Stores {
         rows: rows as Arc<_>,
         log: log as Arc<_>,

@@ -21,8 +21,11 @@
 //! - After a failed write or sync the log says so for ever: nothing is tried again (`log.rs`).
 //! - Neither damage nor a stranger's files make this crate panic; they are an [`OpenError`].
 //!
+//! - Rows wait for RocksDB on a thread of their own, and are seen by reads meanwhile (`behind/`).
+//!
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
+mod behind;
 mod db;
 mod directory;
 mod families;
@@ -36,6 +39,7 @@ mod settings;
 mod snapshot;
 mod store;
 
+pub use behind::Behind;
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use imports::Import;

@@ -37,6 +37,8 @@ const SMALL_HOMES: [u8; 4] = [2, 6, 14, 30];
 const MERGED_LEN: usize = 200;
 /// Elements from which on a table does not fit the cache.
 const PREFETCH_FROM: usize = 16 * 1024;
+/// Most keys asked for at once: enough to hide the wait, few enough to be still near when used.
+pub(crate) const AHEAD: usize = 16;
 
 /// An owning pointer of one word to an element that knows its key.
 ///
@@ -150,13 +152,13 @@ impl<P: Thin> Table<P> {
         }
     }
 
-    /// Asks for all that lookups of these keys will touch, unless the table is small. The waits
-    /// overlap.
+    /// Asks for all that lookups of these keys will touch ([`AHEAD`] at most), unless the table is
+    /// small. The waits overlap.
     pub fn prefetch_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         if !self.is_worth_prefetching() {
             return;
         }
-        let mut hashes = [0; 16];
+        let mut hashes = [0; AHEAD];
         let mut count = 0;
         for (key, hash) in keys.zip(&mut hashes) {
             *hash = self.hash(key);

@@ -55,14 +55,19 @@ impl Changes {
         self.count += 1;
     }
 
+    /// Adds the changes of another behind its own.
+    pub fn extend(&mut self, other: &Changes) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.count += other.count;
+    }
+
     /// Takes over all changes of another, behind its own.
     pub fn append(&mut self, other: &mut Changes) {
         if self.count == 0 {
             std::mem::swap(&mut self.bytes, &mut other.bytes);
             std::mem::swap(&mut self.count, &mut other.count);
         } else {
-            self.bytes.extend_from_slice(&other.bytes);
-            self.count += other.count;
+            self.extend(other);
         }
         self.orphans.append(&mut other.orphans);
         other.clear();
@@ -88,9 +93,23 @@ impl Changes {
     }
 
     /// Family, key, and the value; `None` for a row that goes.
-    pub fn iter(&self) -> impl Iterator<Item = (Family, &[u8], Option<&[u8]>)> {
+    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || take(&mut rest))
+    }
+
+    /// Where each change is, for [`Changes::at`].
+    pub fn places(&self) -> impl Iterator<Item = usize> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let place = self.bytes.len() - rest.len();
+            take(&mut rest).map(|_| place)
+        })
+    }
+
+    /// The change at a place that [`Changes::places`] gave.
+    pub fn at(&self, place: usize) -> Option<Change<'_>> {
+        take(&mut self.bytes.get(place..)?)
     }
 
     pub fn len(&self) -> usize {
@@ -133,7 +152,7 @@ impl Changes {
 }
 
 /// Family, key, and the value unless the row goes.
-type Change<'a> = (Family, &'a [u8], Option<&'a [u8]>);
+pub type Change<'a> = (Family, &'a [u8], Option<&'a [u8]>);
 
 fn take<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let (&tag, behind) = rest.split_first()?;
@@ -171,6 +190,8 @@ mod tests {
         let rows: Vec<_> = changes.iter().collect();
         assert_eq!(rows[0], (Family::Metadata, &b"k"[..], Some(&b"v"[..])));
         assert_eq!(rows[1], (Family::Score, &b""[..], None));
+        let by_place: Vec<_> = changes.places().filter_map(|at| changes.at(at)).collect();
+        assert_eq!(by_place, rows);
         for cut in [1, 3, bytes.len() - 1] {
             assert_eq!(Changes::decode(&bytes[..cut]), None);
         }

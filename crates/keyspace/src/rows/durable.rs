@@ -26,7 +26,7 @@ use super::shared::Shared;
 use super::{Changes, DbState, Family, Recorder, RowSource, State};
 use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
-use crate::memory::table::Position;
+use crate::memory::table::{AHEAD, Position};
 use crate::{Keyspace, Kind, Tuning, ValueRef};
 
 /// Where the writes of a command go that has to be run again.
@@ -228,8 +228,11 @@ impl Keyspace {
         durable.stamp_ms = durable.stamp_ms.max(stamp_ms);
         out.append(&mut durable.rows);
         let marks = std::mem::take(&mut durable.marks);
-        for mark in &marks {
-            settle::settle(durable, &self.dbs, mark, out);
+        for marks in marks.chunks(AHEAD) {
+            settle::look_ahead(durable, &self.dbs, marks);
+            for mark in marks {
+                settle::settle(durable, &self.dbs, mark, out);
+            }
         }
         durable.marks = marks;
         durable.marks.clear();

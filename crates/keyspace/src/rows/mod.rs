@@ -34,7 +34,7 @@ mod tests;
 mod walk;
 
 pub(crate) use absent::Absent;
-pub use changes::{Changes, Orphans};
+pub use changes::{Change, Changes, Orphans};
 pub use cold::{ColdRows, warm};
 pub(crate) use durable::{Durable, VOID};
 pub(crate) use handle::{Handle, Walk};

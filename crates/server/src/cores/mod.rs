@@ -43,7 +43,7 @@ pub use kept::Kept;
 pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message, RegionMask};
 pub use map::{CoreId, MOST_REGIONS, Map, REGIONS_PER_CORE, RegionId};
-pub(crate) use prefetch::{AHEAD_KEYS, Coming};
+pub(crate) use prefetch::{AHEAD_KEYS, Coming, prefetch_in};
 pub use region::{Claim, Region, Waiter, WatchFlag};
 pub use run::{Absent, Again, Call, Cold, Ran, Route, call_function, route};
 pub(crate) use serve::only_key;

@@ -5,7 +5,6 @@
 //! store that is behind is asked again a little later; the region's later entries wait meanwhile,
 //! other regions and all reads go on.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use super::Flight;
 use super::keys::each_key;
 use super::member::{Unwritten, seed_of};
 use crate::commands::Commands;
-use crate::cores::{Call, Core, Region, RegionId, Waiter, call_function};
+use crate::cores::{Core, Region, RegionId, Waiter, call_function};
 
 /// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
 const SETTLE_BYTES: usize = 512 * 1024;
@@ -320,98 +319,6 @@ impl Core {
             each_key(row, serve.waiter.db, &args, &mut look);
         }
         cold
-    }
-
-    /// Runs the commands of an entry in its order; reads of the same sessions in their places.
-    /// The replies of blocked sessions that were served on the way.
-    fn run_flight(
-        self: &Rc<Self>,
-        region: &mut Region,
-        flight: &mut Flight,
-    ) -> Vec<(Arc<Waiter>, Vec<u8>)> {
-        let settings = self.settings().clone();
-        let mut answers = Vec::new();
-        let mut nth = 0;
-        region.space.continue_entry(flight.index);
-        for (db, key, deadline_ms) in &flight.due {
-            if region.space.expire_key(*db, key, *deadline_ms) {
-                self.stats().expired_keys.add(1);
-            }
-        }
-        for batch in &mut flight.batches {
-            for at in 0..batch.heads.len() {
-                let (stat, db) = batch.heads[at];
-                let row = self.shared.commands.row(stat as usize);
-                let args = batch.commands.args(at);
-                let call = Call {
-                    row,
-                    stat: stat as usize,
-                    db,
-                    client: &batch.client,
-                    is_held: false,
-                };
-                let is_write = row.is_write();
-                let seed = match is_write {
-                    true => seed_of(flight.seed, nth),
-                    false => self.next_seed(),
-                };
-                let before = batch.replies.len();
-                let view = View::one(
-                    &mut region.space,
-                    db,
-                    flight.stamp_ms,
-                    seed,
-                    &settings.tuning,
-                );
-                let ran = catch_unwind(AssertUnwindSafe(|| {
-                    self.invoke(&call, view, &args, &mut batch.replies)
-                }));
-                if ran.is_err() {
-                    batch.replies.truncate(before);
-                    self.stats().unexpected_errors.add(1);
-                    batch.replies.refusal(&Refusal::new("ERR internal error"));
-                }
-                batch.ends.push(batch.replies.len());
-                if !is_write {
-                    continue;
-                }
-                nth += 1;
-                let behind = nth;
-                let mut in_vain = Vec::new();
-                while flight
-                    .serves
-                    .front()
-                    .is_some_and(|serve| serve.behind == behind)
-                {
-                    let Some(serve) = flight.serves.pop_front() else {
-                        break;
-                    };
-                    let row = self.shared.commands.row(serve.waiter.stat);
-                    let command =
-                        crate::cores::only_key(row, &serve.waiter.command.args(0), &serve.key);
-                    let view = View::one(
-                        &mut region.space,
-                        serve.db,
-                        flight.stamp_ms,
-                        seed_of(flight.seed, nth),
-                        &settings.tuning,
-                    );
-                    nth += 1;
-                    match self.attempt_on(&serve.waiter, &command, view) {
-                        Some(reply) => {
-                            serve.waiter.claim.served();
-                            answers.push((serve.waiter, reply));
-                        }
-                        None => in_vain.push(serve),
-                    }
-                }
-                // The last goes back first: each to the head of the line, so the order stays.
-                for serve in in_vain.into_iter().rev() {
-                    self.put_back(region, serve.waiter, serve.db, &serve.key);
-                }
-            }
-        }
-        answers
     }
 }
 

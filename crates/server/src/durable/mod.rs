@@ -26,6 +26,7 @@ pub(crate) mod commit;
 mod compose;
 mod expire;
 mod feed;
+mod flight;
 mod keys;
 mod load;
 mod member;

@@ -2,8 +2,10 @@
 //!
 //! With millions of keys every lookup waits for memory twice: for its place in the table and for
 //! the entry; in a big collection once more for the member. The keys and members of the next few
-//! commands are known already, so their memory is asked for together, and the waits overlap. This reads the input a second time (some 30 ns a command) and
-//! changes nothing; it is done only where the table is too large for the cache.
+//! commands are known already, so their memory is asked for together, and the waits overlap. This
+//! reads the input a second time (some 30 ns a command) and changes nothing; it is done only where
+//! the table is too large for the cache, and not while the commands run later, in an entry of the
+//! log (`durable::apply` looks ahead there).
 
 use resp::{Parsed, RequestLimits, RequestParser};
 
@@ -15,13 +17,16 @@ use crate::cores::{AHEAD_KEYS, Coming};
 pub(super) struct Ahead {
     parser: RequestParser,
     looked_to: usize,
+    /// The commands of the last turn were left to the log; the next ones will be, too.
+    pub run_later: bool,
 }
 
 impl Ahead {
     /// Looks at the commands from `at` on, unless they have been looked at.
     #[inline]
     pub fn look(&mut self, session: &Session, buffer: &[u8], at: usize, limits: &RequestLimits) {
-        if at >= self.looked_to && session.core.is_worth_prefetching(session.db) {
+        if at >= self.looked_to && !self.run_later && session.core.is_worth_prefetching(session.db)
+        {
             self.look_now(session, buffer, at, limits);
         }
     }

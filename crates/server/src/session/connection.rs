@@ -291,6 +291,8 @@ impl Connection {
     /// Waits for commands on other cores; their replies are in the output then.
     pub(super) async fn settle(&mut self) {
         let work = &mut self.work;
+        let is_durable = work.session.core.shared.durable.is_some();
+        self.input.ahead.run_later = is_durable && !work.pending.is_empty();
         if !work.pending.is_empty() {
             let (core, protocol) = (work.session.core.clone(), work.session.protocol);
             work.pending.settle(&core, protocol, &mut work.out).await;

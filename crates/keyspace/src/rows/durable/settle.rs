@@ -8,6 +8,18 @@ use crate::memory::entry::EntryRef;
 use crate::rows::layout::{self, Body, Metadata};
 use crate::rows::{Changes, Family};
 
+/// Asks for the memory of marked keys: most are not near any more.
+pub(super) fn look_ahead(durable: &Durable, dbs: &[Db], marks: &[Mark]) {
+    let Some(first) = marks.first() else {
+        return;
+    };
+    // Nearly always all of one database; if not, nothing is lost.
+    if let Some(db) = dbs[..VOID].iter().find(|db| db.index_id == first.index_id) {
+        let key = |mark: &Mark| durable.marked.get(mark.start..mark.start + mark.len);
+        db.table.prefetch_all(marks.iter().filter_map(key));
+    }
+}
+
 /// Writes the metadata and expiry rows of a marked key as it is now.
 pub(super) fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut Changes) {
     // A database flushed since is not found: its rows do not matter.

@@ -1,0 +1,98 @@
+//! Rows of one write, and how to find them. Most are never looked for: the indices are made by the
+//! first who does.
+
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use keyspace::rows::{Changes, Family};
+
+pub(super) struct Batch {
+    changes: Changes,
+    since: Instant,
+    hasher: RandomState,
+    /// By family and key: the place of the last change of it.
+    places: OnceLock<HashTable<usize>>,
+    /// Places by family and key, of each key that of its last change.
+    sorted: OnceLock<Vec<usize>>,
+}
+
+impl Batch {
+    pub fn new(parts: &[&Changes]) -> Self {
+        let mut changes = Changes::new();
+        parts.iter().for_each(|part| changes.extend(part));
+        Batch {
+            changes,
+            since: Instant::now(),
+            hasher: RandomState::default(),
+            places: OnceLock::new(),
+            sorted: OnceLock::new(),
+        }
+    }
+
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Never zero, so that what waits counts.
+    pub fn size_bytes(&self) -> usize {
+        self.changes.size_bytes() + 1
+    }
+
+    /// Family and key of the change at a place.
+    fn row(&self, place: usize) -> Option<(Family, &[u8])> {
+        self.changes.at(place).map(|(family, key, _)| (family, key))
+    }
+
+    /// What the batch says of a row, if it does: its value, or that it goes.
+    pub fn get(&self, family: Family, key: &[u8]) -> Option<Option<&[u8]>> {
+        let wanted = Some((family, key));
+        let hash = |row: Option<(Family, &[u8])>| self.hasher.hash_one(row);
+        let places = self.places.get_or_init(|| {
+            let mut places = HashTable::with_capacity(self.changes.len());
+            for place in self.changes.places() {
+                let row = self.row(place);
+                let entry = places.entry(
+                    hash(row),
+                    |&at| self.row(at) == row,
+                    |&at| hash(self.row(at)),
+                );
+                entry.and_modify(|at| *at = place).or_insert(place);
+            }
+            places
+        });
+        let place = places.find(hash(wanted), |&at| self.row(at) == wanted)?;
+        let (_, _, value) = self.changes.at(*place)?;
+        Some(value)
+    }
+
+    fn sorted(&self) -> &[usize] {
+        self.sorted.get_or_init(|| {
+            let places = self.changes.places();
+            let mut rows: Vec<_> = places.map(|place| (self.row(place), place)).collect();
+            rows.sort_unstable();
+            // Of equal rows the last counts.
+            rows.dedup_by(|later, kept| {
+                let same = later.0 == kept.0;
+                if same {
+                    kept.1 = later.1;
+                }
+                same
+            });
+            rows.into_iter().map(|(_, place)| place).collect()
+        })
+    }
+
+    /// The places of the rows `from <= key < to` of a family, ascending.
+    pub fn range(&self, family: Family, from: &[u8], to: &[u8]) -> &[usize] {
+        let sorted = self.sorted();
+        let before = |key| sorted.partition_point(|&at| self.row(at) < Some((family, key)));
+        sorted.get(before(from)..before(to)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,298 @@
+//! A store that takes rows at once and writes them to the store below a little later, on a thread
+//! of its own.
+//!
+//! ```text
+//!   core ─ write ─► batches that wait ─── gathered, a few MB or a moment ───► store below
+//!            get, scan ─► the batches, newest first, then the store below
+//! ```
+//!
+//! Sorting rows into a memtable is most of the work of a write; here it is no core's work. And the
+//! more rows are sorted in together, the less each of them costs: so the thread lets batches gather.
+//! That is safe because nothing here is what keeps a write: the log has it, and is cut only behind a
+//! [`RowStore::checkpoint`], which first writes all that waits.
+//!
+//! *Invariants*: batches reach the store below whole and in their order; a row that was written is
+//! seen by every later read; what waits is bounded, beyond that a write is [`WriteError::Busy`];
+//! when the store below has failed, so has this one, for good.
+
+mod batch;
+mod merge;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use keyspace::rows::{
+    Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
+};
+
+use batch::Batch;
+
+/// Rows go to the store below when there are this many bytes of them,
+const GATHER_BYTES: usize = 4 << 20;
+/// or this long after the first of them came.
+const GATHER: Duration = Duration::from_millis(300);
+/// More than this does not wait.
+const MOST_BYTES: usize = 32 << 20;
+/// How soon a store that was busy is asked again.
+const BUSY: Duration = Duration::from_millis(1);
+
+/// Rows on their way to a store.
+pub struct Behind {
+    below: Arc<dyn RowStore>,
+    line: Arc<Line>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Line {
+    waiting: Mutex<Waiting>,
+    /// Something came, or is wanted below now.
+    filled: Condvar,
+    /// Something is below, or never will be.
+    emptied: Condvar,
+    /// As many as there are in `waiting`, to be seen without the lock.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The oldest first; those being written are still here.
+    batches: VecDeque<Arc<Batch>>,
+    bytes: usize,
+    /// When the oldest came.
+    since: Option<Instant>,
+    /// Batches that were taken, and that are below, since the start.
+    taken: u64,
+    written: u64,
+    /// Somebody waits until this many are below.
+    wanted: u64,
+    stopping: bool,
+    failed: Option<String>,
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until what was written before is below.
+    fn drain(&self) -> Result<(), String> {
+        let mut waiting = self.lock();
+        let until = waiting.taken;
+        if waiting.written < until {
+            waiting.wanted = waiting.wanted.max(until);
+            self.filled.notify_one();
+        }
+        while waiting.written < until && waiting.failed.is_none() {
+            let waited = self.emptied.wait(waiting);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The batches that wait now, the oldest first.
+    fn batches(&self) -> Vec<Arc<Batch>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        self.lock().batches.iter().cloned().collect()
+    }
+
+    /// The batches to be written together; waits until there are enough. `None` when it is over.
+    fn gather(&self) -> Option<Vec<Arc<Batch>>> {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.failed.is_some() {
+                return None;
+            }
+            let age = waiting.since.map(|since| since.elapsed());
+            let due = waiting.stopping
+                || waiting.wanted > waiting.written
+                || waiting.bytes >= GATHER_BYTES
+                || age.is_some_and(|age| age >= GATHER);
+            if due && !waiting.batches.is_empty() {
+                return Some(waiting.batches.iter().cloned().collect());
+            }
+            if waiting.stopping {
+                return None;
+            }
+            waiting = match age {
+                None => {
+                    let waited = self.filled.wait(waiting);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+                Some(age) => {
+                    let left = GATHER.saturating_sub(age);
+                    let waited = self.filled.wait_timeout(waiting, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// These, the oldest, are below, or never will be.
+    fn done(&self, batches: &[Arc<Batch>], result: Result<(), String>) {
+        let mut waiting = self.lock();
+        match result {
+            Ok(()) => {
+                waiting.batches.drain(..batches.len());
+                waiting.written += batches.len() as u64;
+                waiting.bytes -= batches.iter().map(|it| it.size_bytes()).sum::<usize>();
+                waiting.since = waiting.batches.front().map(|batch| batch.since());
+                self.count.store(waiting.batches.len(), Ordering::Release);
+            }
+            Err(reason) => waiting.failed = Some(reason),
+        }
+        drop(waiting);
+        self.emptied.notify_all();
+    }
+}
+
+impl Behind {
+    /// Puts a thread in front of `below`.
+    pub fn start(below: Arc<dyn RowStore>) -> std::io::Result<Arc<Behind>> {
+        let line = Arc::new(Line {
+            waiting: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            count: AtomicUsize::new(0),
+        });
+        let (store, shared) = (below.clone(), line.clone());
+        let thread = std::thread::Builder::new()
+            .name("row-writer".into())
+            .spawn(move || run(&*store, &shared))?;
+        Ok(Arc::new(Behind {
+            below,
+            line,
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Behind {
+    /// Writes what waits.
+    fn drop(&mut self) {
+        self.line.lock().stopping = true;
+        self.line.filled.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(below: &dyn RowStore, line: &Line) {
+    while let Some(batches) = line.gather() {
+        let changes: Vec<&Changes> = batches.iter().map(|batch| batch.changes()).collect();
+        let result = loop {
+            match below.write(&changes) {
+                Ok(()) => break Ok(()),
+                // It is in the log: nothing is lost if the node ends before it is taken.
+                Err(WriteError::Busy) if line.lock().stopping => {
+                    break Err("the store was busy when the node stopped".into());
+                }
+                Err(WriteError::Busy) => std::thread::sleep(BUSY),
+                Err(WriteError::Failed(reason)) => break Err(reason),
+            }
+        };
+        line.done(&batches, result);
+    }
+}
+
+impl RowSource for Behind {
+    fn get(
+        &self,
+        family: Family,
+        key: &[u8],
+        tier: Tier,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, RowError> {
+        for batch in self.line.batches().iter().rev() {
+            if let Some(value) = batch.get(family, key) {
+                return Ok(value.map(found).is_some());
+            }
+        }
+        self.below.get(family, key, tier, found)
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: &[u8],
+        descending: bool,
+        tier: Tier,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), RowError> {
+        let batches = self.line.batches();
+        let mut above = merge::Above::new(&batches, family, from, to, descending);
+        if above.is_empty() {
+            return self.below.scan(family, from, to, descending, tier, each);
+        }
+        let mut more = true;
+        self.below
+            .scan(family, from, to, descending, tier, &mut |key, value| {
+                more = above.pass(key, value, each);
+                more
+            })?;
+        if more {
+            above.rest(each);
+        }
+        Ok(())
+    }
+}
+
+impl RowStore for Behind {
+    fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        let size: usize = changes.iter().map(|it| it.size_bytes()).sum();
+        let mut waiting = self.line.lock();
+        if let Some(reason) = &waiting.failed {
+            return Err(WriteError::Failed(reason.clone()));
+        }
+        if waiting.bytes > 0 && waiting.bytes + size > MOST_BYTES {
+            return Err(WriteError::Busy);
+        }
+        let batch = Batch::new(changes);
+        waiting.bytes += batch.size_bytes();
+        waiting.since.get_or_insert(batch.since());
+        waiting.batches.push_back(Arc::new(batch));
+        waiting.taken += 1;
+        self.line
+            .count
+            .store(waiting.batches.len(), Ordering::Release);
+        // The first starts the clock, many end the wait; those between need nobody.
+        let tell = waiting.batches.len() == 1 || waiting.bytes >= GATHER_BYTES;
+        drop(waiting);
+        if tell {
+            self.line.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<(), RowError> {
+        self.line.drain().map_err(RowError::Failed)?;
+        self.below.checkpoint()
+    }
+
+    fn snapshot(&self) -> Arc<dyn RowSource> {
+        // If it failed, the node has stopped writing: what is below is all there will be.
+        let _ = self.line.drain();
+        self.below.snapshot()
+    }
+
+    fn set_alive(&self, alive: &[(u64, u64)]) {
+        self.below.set_alive(alive);
+    }
+
+    fn start_compaction(&self) {
+        self.below.start_compaction();
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.below.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use std::sync::atomic::AtomicBool;
+
+use keyspace::rows::MapStore;
+
+use super::*;
+
+/// Takes nothing while it is told so.
+#[derive(Default)]
+struct Slow {
+    rows: MapStore,
+    busy: AtomicBool,
+    broken: AtomicBool,
+    writes: AtomicUsize,
+}
+
+impl RowSource for Slow {
+    fn get(
+        &self,
+        family: Family,
+        key: &[u8],
+        tier: Tier,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, RowError> {
+        self.rows.get(family, key, tier, found)
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: &[u8],
+        descending: bool,
+        tier: Tier,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), RowError> {
+        self.rows.scan(family, from, to, descending, tier, each)
+    }
+}
+
+impl RowStore for Slow {
+    fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(WriteError::Failed("broken".into()));
+        }
+        if self.busy.load(Ordering::SeqCst) {
+            return Err(WriteError::Busy);
+        }
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.rows.write(changes)
+    }
+
+    fn checkpoint(&self) -> Result<(), RowError> {
+        self.rows.checkpoint()
+    }
+
+    fn snapshot(&self) -> Arc<dyn RowSource> {
+        self.rows.snapshot()
+    }
+
+    fn set_alive(&self, alive: &[(u64, u64)]) {
+        self.rows.set_alive(alive);
+    }
+
+    fn start_compaction(&self) {}
+
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+}
+
+fn get(rows: &dyn RowSource, family: Family, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = rows.get(family, key, Tier::Cache, &mut |row| {
+        value = Some(row.to_vec())
+    });
+    assert_eq!(found, Ok(value.is_some()));
+    value
+}
+
+fn scan(
+    rows: &dyn RowSource,
+    family: Family,
+    range: (&[u8], &[u8]),
+    descending: bool,
+    most: usize,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    let scanned = rows.scan(
+        family,
+        range.0,
+        range.1,
+        descending,
+        Tier::Cache,
+        &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            found.len() < most
+        },
+    );
+    assert_eq!(scanned, Ok(()));
+    found
+}
+
+/// Random writes, some below, some waiting: every read as if all were below.
+#[test]
+fn what_waits_is_seen_as_if_it_were_below() {
+    let mut dice = fastrand::Rng::with_seed(7);
+    for round in 0..30 {
+        let slow = Arc::new(Slow::default());
+        let behind = Behind::start(slow.clone()).unwrap();
+        let model = MapStore::new();
+        slow.busy.store(round % 3 != 0, Ordering::SeqCst);
+        for _ in 0..60 {
+            let mut changes = Changes::new();
+            for _ in 0..dice.usize(1..8) {
+                let family = *dice.choice(&[Family::Metadata, Family::Data]).unwrap();
+                let key = [b'k', dice.u8(0..24)];
+                match dice.u8(0..3) {
+                    0 => changes.delete(family, &key),
+                    _ => changes.put(family, &key, &[dice.u8(..)]),
+                }
+            }
+            model.write(&[&changes]).unwrap();
+            behind.write(&[&changes]).unwrap();
+            if dice.u8(0..8) == 0 {
+                // Some go below in the middle of it.
+                slow.busy.store(false, Ordering::SeqCst);
+                behind.line.drain().unwrap();
+                slow.busy.store(round % 3 != 0, Ordering::SeqCst);
+            }
+            let family = *dice.choice(&[Family::Metadata, Family::Data]).unwrap();
+            let key = [b'k', dice.u8(0..26)];
+            assert_eq!(get(&*behind, family, &key), get(&model, family, &key));
+            let range = ([b'k', dice.u8(0..26)], [b'k', dice.u8(0..26)]);
+            let range = (&range.0[..], &range.1[..]);
+            let (down, most) = (dice.bool(), dice.usize(1..30));
+            assert_eq!(
+                scan(&*behind, family, range, down, most),
+                scan(&model, family, range, down, most),
+            );
+        }
+        slow.busy.store(false, Ordering::SeqCst);
+        behind.checkpoint().unwrap();
+        for family in Family::ALL {
+            assert_eq!(slow.rows.all(family), model.all(family));
+        }
+    }
+}
+
+#[test]
+fn batches_gather_and_a_checkpoint_brings_all_of_them_below() {
+    let slow = Arc::new(Slow::default());
+    let behind = Behind::start(slow.clone()).unwrap();
+    let mut changes = Changes::new();
+    changes.put(Family::Metadata, b"k", b"v");
+    for _ in 0..10 {
+        behind.write(&[&changes]).unwrap();
+    }
+    behind.checkpoint().unwrap();
+    assert!(behind.line.batches().is_empty());
+    assert!(slow.writes.load(Ordering::SeqCst) <= 2);
+    assert_eq!(slow.rows.all(Family::Metadata).len(), 1);
+    behind.write(&[&changes]).unwrap();
+    drop(behind);
+    assert!(slow.writes.load(Ordering::SeqCst) <= 3);
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let slow = Arc::new(Slow::default());
+    slow.busy.store(true, Ordering::SeqCst);
+    let behind = Behind::start(slow.clone()).unwrap();
+    let mut changes = Changes::new();
+    changes.put(Family::Metadata, b"k", &vec![0; MOST_BYTES / 2]);
+    assert_eq!(behind.write(&[&changes]), Ok(()));
+    assert_eq!(behind.write(&[&changes]), Err(WriteError::Busy));
+    slow.busy.store(false, Ordering::SeqCst);
+    behind.checkpoint().unwrap();
+    assert_eq!(behind.write(&[&changes]), Ok(()));
+}
+
+#[test]
+fn a_broken_store_is_told_to_everyone_who_asks_later() {
+    let slow = Arc::new(Slow::default());
+    slow.broken.store(true, Ordering::SeqCst);
+    let behind = Behind::start(slow.clone()).unwrap();
+    let mut changes = Changes::new();
+    changes.put(Family::Metadata, b"k", b"v");
+    assert_eq!(behind.write(&[&changes]), Ok(()));
+    assert_eq!(
+        behind.checkpoint(),
+        Err(RowError::Failed("broken".into())),
+        "the log must not be cut",
+    );
+    let broken = WriteError::Failed("broken".into());
+    assert_eq!(behind.write(&[&changes]), Err(broken));
+    assert_eq!(get(&*behind, Family::Metadata, b"k"), Some(b"v".to_vec()));
+}
