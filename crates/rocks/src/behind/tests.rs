@@ -1,3 +1,5 @@
+//! Random reads and writes against a model; what waits, what is bounded, what is broken.
+
 use std::sync::atomic::AtomicBool;
 
 use keyspace::rows::MapStore;
