@@ -59,6 +59,7 @@ impl Changes {
     pub fn extend(&mut self, other: &Changes) {
         self.bytes.extend_from_slice(&other.bytes);
         self.count += other.count;
+        self.orphans.append(&mut other.orphans.clone());
     }
 
     /// Takes over all changes of another, behind its own.
@@ -66,10 +67,10 @@ impl Changes {
         if self.count == 0 {
             std::mem::swap(&mut self.bytes, &mut other.bytes);
             std::mem::swap(&mut self.count, &mut other.count);
+            self.orphans.append(&mut other.orphans);
         } else {
             self.extend(other);
         }
-        self.orphans.append(&mut other.orphans);
         other.clear();
     }
 

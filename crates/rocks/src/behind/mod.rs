@@ -289,6 +289,14 @@ impl RowStore for Behind {
         self.below.start_compaction();
     }
 
+    fn tidy(&self, everything: bool) {
+        self.below.tidy(everything);
+    }
+
+    fn stop_tidying(&self) {
+        self.below.stop_tidying();
+    }
+
     fn stats(&self) -> StoreStats {
         self.below.stats()
     }

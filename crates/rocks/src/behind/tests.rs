@@ -65,6 +65,10 @@ impl RowStore for Slow {
 
     fn start_compaction(&self) {}
 
+    fn tidy(&self, _: bool) {}
+
+    fn stop_tidying(&self) {}
+
     fn stats(&self) -> StoreStats {
         StoreStats::default()
     }
