@@ -3,23 +3,66 @@
 
 use std::sync::Arc;
 
-use keyspace::rows::Family;
+use keyspace::rows::{Family, RowError, RowSource, Tier};
 
 use super::batch::Batch;
 
-/// The rows of a range that wait, in its order.
-pub(super) struct Above<'a> {
-    /// With the places that are left of each; the newest batch first.
-    parts: Vec<(&'a Batch, &'a [usize])>,
+/// A row, where it is newest. `batches` with the oldest first.
+pub(super) fn get(
+    batches: &[Arc<Batch>],
+    below: &dyn RowSource,
+    family: Family,
+    key: &[u8],
+    tier: Tier,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<bool, RowError> {
+    let newest_first = batches.iter().rev();
+    match newest_first
+        .map(|batch| batch.get(family, key))
+        .find(Option::is_some)
+    {
+        Some(Some(value)) => Ok(value.map(found).is_some()),
+        _ => below.get(family, key, tier, found),
+    }
+}
+
+/// The rows `from <= key < to`. `batches` with the oldest first.
+pub(super) fn scan(
+    batches: &[Arc<Batch>],
+    below: &dyn RowSource,
+    family: Family,
+    (from, to): (&[u8], &[u8]),
     descending: bool,
+    tier: Tier,
+    each: &mut Each<'_>,
+) -> Result<(), RowError> {
+    let mut above = Above::new(batches, family, from, to, descending);
+    if above.is_empty() {
+        return below.scan(family, from, to, descending, tier, each);
+    }
+    let mut more = true;
+    below.scan(family, from, to, descending, tier, &mut |key, value| {
+        more = above.pass(key, value, each);
+        more
+    })?;
+    if more {
+        above.rest(each);
+    }
+    Ok(())
 }
 
 /// Given a row; whether the next is wanted.
 type Each<'e> = dyn FnMut(&[u8], &[u8]) -> bool + 'e;
 
+/// The rows of a range that wait, in its order.
+struct Above<'a> {
+    /// With the places that are left of each; the newest batch first.
+    parts: Vec<(&'a Batch, &'a [usize])>,
+    descending: bool,
+}
+
 impl<'a> Above<'a> {
-    /// `batches` with the oldest first.
-    pub fn new(
+    fn new(
         batches: &'a [Arc<Batch>],
         family: Family,
         from: &[u8],
@@ -34,7 +77,7 @@ impl<'a> Above<'a> {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
@@ -84,7 +127,7 @@ impl<'a> Above<'a> {
 
     /// A row of the store below has come: gives what goes before it, then it, unless what waits says
     /// otherwise. Whether more is wanted.
-    pub fn pass(&mut self, key: &[u8], value: &[u8], each: &mut Each<'_>) -> bool {
+    fn pass(&mut self, key: &[u8], value: &[u8], each: &mut Each<'_>) -> bool {
         while let Some((waiting, newer)) = self.peek() {
             if self.is_before(key, waiting) {
                 break;
@@ -101,7 +144,7 @@ impl<'a> Above<'a> {
     }
 
     /// What waits behind the last row of the store below.
-    pub fn rest(mut self, each: &mut Each<'_>) {
+    fn rest(mut self, each: &mut Each<'_>) {
         while let Some((key, value)) = self.peek() {
             self.skip(key);
             if value.is_some_and(|value| !each(key, value)) {

@@ -17,6 +17,7 @@
 
 mod batch;
 mod merge;
+mod moment;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ use keyspace::rows::{
 };
 
 use batch::Batch;
+use moment::Moment;
 
 /// Rows go to the store below when there are this many bytes of them,
 const GATHER_BYTES: usize = 4 << 20;
@@ -208,12 +210,7 @@ impl RowSource for Behind {
         tier: Tier,
         found: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, RowError> {
-        for batch in self.line.batches().iter().rev() {
-            if let Some(value) = batch.get(family, key) {
-                return Ok(value.map(found).is_some());
-            }
-        }
-        self.below.get(family, key, tier, found)
+        merge::get(&self.line.batches(), &*self.below, family, key, tier, found)
     }
 
     fn scan(
@@ -226,20 +223,19 @@ impl RowSource for Behind {
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), RowError> {
         let batches = self.line.batches();
-        let mut above = merge::Above::new(&batches, family, from, to, descending);
-        if above.is_empty() {
-            return self.below.scan(family, from, to, descending, tier, each);
-        }
-        let mut more = true;
-        self.below
-            .scan(family, from, to, descending, tier, &mut |key, value| {
-                more = above.pass(key, value, each);
-                more
-            })?;
-        if more {
-            above.rest(each);
-        }
-        Ok(())
+        merge::scan(
+            &batches,
+            &*self.below,
+            family,
+            (from, to),
+            descending,
+            tier,
+            each,
+        )
+    }
+
+    fn moment(&self) -> Option<Arc<dyn RowSource>> {
+        Some(self.snapshot())
     }
 }
 
@@ -276,9 +272,12 @@ impl RowStore for Behind {
     }
 
     fn snapshot(&self) -> Arc<dyn RowSource> {
-        // If it failed, the node has stopped writing: what is below is all there will be.
-        let _ = self.line.drain();
-        self.below.snapshot()
+        // Under the lock no later batch can get below: every row is in one of these or there.
+        let waiting = self.line.lock();
+        Arc::new(Moment {
+            batches: waiting.batches.iter().cloned().collect(),
+            below: self.below.snapshot(),
+        })
     }
 
     fn set_alive(&self, alive: &[(u64, u64)]) {

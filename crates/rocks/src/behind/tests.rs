@@ -127,6 +127,7 @@ fn what_waits_is_seen_as_if_it_were_below() {
             }
             model.write(&[&changes]).unwrap();
             behind.write(&[&changes]).unwrap();
+            let moment = (dice.u8(0..4) == 0).then(|| (behind.snapshot(), model.snapshot()));
             if dice.u8(0..8) == 0 {
                 // Some go below in the middle of it.
                 slow.busy.store(false, Ordering::SeqCst);
@@ -143,6 +144,16 @@ fn what_waits_is_seen_as_if_it_were_below() {
                 scan(&*behind, family, range, down, most),
                 scan(&model, family, range, down, most),
             );
+            if let Some((moment, then)) = moment {
+                changes.put(family, &key, b"later");
+                behind.write(&[&changes]).unwrap();
+                assert_eq!(get(&*moment, family, &key), get(&*then, family, &key));
+                assert_eq!(
+                    scan(&*moment, family, range, down, most),
+                    scan(&*then, family, range, down, most),
+                );
+                model.write(&[&changes]).unwrap();
+            }
         }
         slow.busy.store(false, Ordering::SeqCst);
         behind.checkpoint().unwrap();
