@@ -445,6 +445,7 @@ fn save_points_and_scheduled_saves() {
     assert_eq!(info(&mut client, "rdb_saves"), "0");
     let _: () = call(&mut client, "SET k9 x");
     wait_for(&mut client, "rdb_saves", "1");
+    wait_for(&mut client, "rdb_bgsave_in_progress", "0");
     assert_eq!(info(&mut client, "rdb_changes_since_last_save"), "0");
     let mut exec = redis::pipe();
     exec.atomic();
