@@ -33,6 +33,7 @@ mod faulty;
 mod filter;
 mod imports;
 mod log;
+mod order;
 mod orphans;
 mod records;
 mod settings;

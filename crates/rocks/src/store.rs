@@ -23,12 +23,13 @@ use rust_rocksdb::{
 use crate::db::Db;
 use crate::families;
 use crate::filter::{Alive, Garbage};
+use crate::order::for_each_in_order;
 use crate::orphans::Left;
 use crate::snapshot::Moment;
 use crate::{OpenError, StoreSettings};
 
 /// A batch larger than this is not kept for the next write.
-const BATCH_KEPT_BYTES: usize = 1 << 20;
+const BATCH_KEPT_BYTES: usize = 16 << 20;
 
 thread_local! {
     static BATCH: RefCell<WriteBatch> = RefCell::new(WriteBatch::default());
@@ -202,22 +203,10 @@ impl RowStore for Store {
         let db = &self.open.db;
         BATCH.with_borrow_mut(|batch| {
             batch.clear();
-            // In order of their keys: the memtable finds the place of each beside that of the one
-            // before, instead of searching it from the top. Of equal keys the last one counts.
-            let mut rows: Vec<_> = changes.iter().flat_map(|changes| changes.iter()).collect();
-            rows.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
-            for (at, &(family, key, value)) in rows.iter().enumerate() {
-                if rows
-                    .get(at + 1)
-                    .is_some_and(|next| (next.0, next.1) == (family, key))
-                {
-                    continue;
-                }
-                match value {
-                    Some(value) => batch.put_cf(&db.family(family), key, value),
-                    None => batch.delete_cf(&db.family(family), key),
-                }
-            }
+            for_each_in_order(changes, |(family, key, value)| match value {
+                Some(value) => batch.put_cf(&db.family(family), key, value),
+                None => batch.delete_cf(&db.family(family), key),
+            });
             let size = batch.size_in_bytes();
             let written = db.write_opt(batch, &self.writes);
             if size > BATCH_KEPT_BYTES {

@@ -20,8 +20,10 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub fn new(parts: &[&Changes]) -> Self {
-        let mut changes = Changes::new();
+    /// Takes these changes into `room`.
+    pub fn new(room: Changes, parts: &[&Changes]) -> Self {
+        let mut changes = room;
+        changes.clear();
         parts.iter().for_each(|part| changes.extend(part));
         Batch {
             changes,
@@ -34,6 +36,10 @@ impl Batch {
 
     pub fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    pub fn into_changes(self) -> Changes {
+        self.changes
     }
 
     pub fn since(&self) -> Instant {

@@ -38,6 +38,9 @@ const GATHER_BYTES: usize = 4 << 20;
 const GATHER: Duration = Duration::from_millis(300);
 /// More than this does not wait.
 const MOST_BYTES: usize = 32 << 20;
+/// Buffers kept for batches to come, and how large they may be.
+const SPARE: usize = 16;
+const SPARE_BYTES: usize = 2 << 20;
 /// How soon a store that was busy is asked again.
 const BUSY: Duration = Duration::from_millis(1);
 
@@ -72,6 +75,8 @@ struct Waiting {
     wanted: u64,
     stopping: bool,
     failed: Option<String>,
+    /// Room used again: fresh memory of this size costs more than what is written to it.
+    spare: Vec<Changes>,
 }
 
 impl Line {
@@ -135,13 +140,18 @@ impl Line {
     }
 
     /// These, the oldest, are below, or never will be.
-    fn done(&self, batches: &[Arc<Batch>], result: Result<(), String>) {
+    fn done(&self, batches: Vec<Arc<Batch>>, result: Result<(), String>) {
         let mut waiting = self.lock();
         match result {
             Ok(()) => {
                 waiting.batches.drain(..batches.len());
                 waiting.written += batches.len() as u64;
                 waiting.bytes -= batches.iter().map(|it| it.size_bytes()).sum::<usize>();
+                for batch in batches.into_iter().filter_map(Arc::into_inner) {
+                    if waiting.spare.len() < SPARE && batch.size_bytes() <= SPARE_BYTES {
+                        waiting.spare.push(batch.into_changes());
+                    }
+                }
                 waiting.since = waiting.batches.front().map(|batch| batch.since());
                 self.count.store(waiting.batches.len(), Ordering::Release);
             }
@@ -198,7 +208,7 @@ fn run(below: &dyn RowStore, line: &Line) {
                 Err(WriteError::Failed(reason)) => break Err(reason),
             }
         };
-        line.done(&batches, result);
+        line.done(batches, result);
     }
 }
 
@@ -249,7 +259,8 @@ impl RowStore for Behind {
         if waiting.bytes > 0 && waiting.bytes + size > MOST_BYTES {
             return Err(WriteError::Busy);
         }
-        let batch = Batch::new(changes);
+        let room = waiting.spare.pop().unwrap_or_default();
+        let batch = Batch::new(room, changes);
         waiting.bytes += batch.size_bytes();
         waiting.since.get_or_insert(batch.since());
         waiting.batches.push_back(Arc::new(batch));
