@@ -1,4 +1,5 @@
-//! A batch: all commands of one pipeline that go to one other core, in one message, and back.
+//! A batch: all commands of one pipeline that go to one other core (on a durable node: to the log
+//! of one region), in one message, and back.
 //!
 //! The same box travels out and home; its buffers are used again by the session. The target core
 //! runs the commands in order. One that meets a lent region makes the rest of the batch wait for
@@ -15,7 +16,7 @@ use super::kept::empty;
 use super::mailbox::Message;
 use super::prefetch::{AHEAD_KEYS, Coming};
 use super::run::{Absent, Call, Ran, Route, route};
-use super::tickets::Answer;
+use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, Kept, RegionId};
 use crate::clients::Client;
 
@@ -25,6 +26,8 @@ pub struct Batch {
     /// On a durable node: the one region all its keys are in, and whether a command writes.
     pub region: RegionId,
     pub writes: bool,
+    /// A transaction: nothing comes between its commands, and if it is refused it is as a whole.
+    pub together: bool,
     pub from: CoreId,
     pub ticket: usize,
     pub client: Arc<Client>,
@@ -45,6 +48,7 @@ impl Batch {
             target,
             region: 0,
             writes: false,
+            together: false,
             from,
             ticket: 0,
             client,
@@ -92,6 +96,23 @@ impl Core {
             }
             core.finish_batch(batch);
         });
+    }
+
+    /// Sends a batch to its core, once that has room for it; the ticket waits for it to come back.
+    pub(crate) async fn send_batch(self: &Rc<Self>, mut batch: Box<Batch>) -> Ticket {
+        let target = batch.target;
+        if target != self.id {
+            self.credit(target).await;
+        }
+        let ticket = Ticket::new(self);
+        batch.ticket = ticket.number();
+        if target == self.id {
+            self.on_batch(batch);
+        } else {
+            self.stats().batches_sent.add(1);
+            self.send(target, Message::Batch(batch));
+        }
+        ticket
     }
 
     pub(crate) fn finish_batch(&self, batch: Box<Batch>) {

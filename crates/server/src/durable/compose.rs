@@ -143,10 +143,22 @@ impl Core {
                 let args = batch.commands.args(at);
                 entry.push(db, args.iter_from(0));
                 count += 1;
-                // A command that only takes has nothing for anybody.
-                let takes = matches!(row.run, Run::Block(it) if it.wait_on == WaitOn::AllKeys);
-                if region.has_interest() && !takes {
-                    self.serve_behind(region, row, db, &args, &mut entry, &mut count, &mut serves);
+                if region.has_interest() && !batch.together {
+                    let behind = count;
+                    let mut line = (&mut entry, &mut count, &mut serves);
+                    self.serve_behind(region, behind, row, db, &args, &mut line);
+                }
+            }
+            if region.has_interest() && batch.together {
+                // Those who wait come when the whole transaction is done.
+                let behind = count;
+                let mut line = (&mut entry, &mut count, &mut serves);
+                for (at, &(stat, db)) in batch.heads.iter().enumerate() {
+                    let row = self.shared.commands.row(stat as usize);
+                    if row.is_write() {
+                        let args = batch.commands.args(at);
+                        self.serve_behind(region, behind, row, db, &args, &mut line);
+                    }
                 }
             }
         }
@@ -176,22 +188,23 @@ impl Core {
         Err(batches)
     }
 
-    /// Adds attempts for those who wait for a key that the command may have filled: as many as it
-    /// has arguments; if it brought more, [`super::apply`] sees to the rest.
-    #[allow(clippy::too_many_arguments)]
+    /// Adds attempts, `behind` so many commands, for those who wait for a key that this one may have
+    /// filled: as many as it has arguments; if it brought more, [`super::apply`] sees to the rest.
     fn serve_behind(
         &self,
         region: &mut Region,
+        behind: usize,
         row: &Command,
         db: DbIndex,
         args: &Args<'_>,
-        entry: &mut EntryWriter,
-        count: &mut usize,
-        serves: &mut VecDeque<Serve>,
+        (entry, count, serves): &mut (&mut EntryWriter, &mut usize, &mut VecDeque<Serve>),
     ) {
+        // A command that only takes has nothing for anybody.
+        if matches!(row.run, Run::Block(it) if it.wait_on == WaitOn::AllKeys) {
+            return;
+        }
         let mut keys: Vec<&[u8]> = Vec::new();
         let _ = row.keys.positions(args, |at| keys.push(args.at(at)));
-        let behind = *count;
         for key in keys {
             let mut line: Vec<Arc<Waiter>> = Vec::new();
             if let Some(interest) = region.interest_mut(db, key) {
@@ -217,7 +230,7 @@ impl Core {
                     break;
                 }
                 entry.push(db, command.args(0).iter_from(0));
-                *count += 1;
+                **count += 1;
                 serves.push_back(Serve {
                     behind,
                     waiter,
@@ -331,10 +344,14 @@ impl Core {
         self.wake_composer();
     }
 
-    /// Answers every command of a batch with a refusal.
+    /// Answers every command of a batch with a refusal, a transaction with one.
     pub(super) fn refuse_batch(self: &Rc<Self>, mut batch: BatchBox, refusal: &base::Refusal) {
         batch.replies.truncate(0);
         batch.ends.clear();
+        if batch.together {
+            self.refuse(refusal, &mut batch.replies);
+            return self.finish_batch(batch);
+        }
         for _ in 0..batch.heads.len() {
             self.refuse(refusal, &mut batch.replies);
             batch.ends.push(batch.replies.len());

@@ -70,10 +70,12 @@ impl Core {
                     batch.replies.refusal(&Refusal::new("ERR internal error"));
                 }
                 batch.ends.push(batch.replies.len());
-                if !is_write {
+                nth += usize::from(is_write);
+                let is_last = at + 1 == batch.heads.len();
+                let may_serve = if batch.together { is_last } else { is_write };
+                if !may_serve {
                     continue;
                 }
-                nth += 1;
                 let behind = nth;
                 let mut in_vain = Vec::new();
                 while flight

@@ -4,6 +4,10 @@
 //! regions, if a queued command may touch any key or waits for all of them). Nothing else runs on
 //! them until it is done: atomic and isolated over any number of cores. Watches are looked at
 //! once the regions are held.
+//!
+//! On a durable node a transaction of one region that watches nothing needs no holding: it is a
+//! batch in an entry of the region's log, which is atomic and isolated too, and shares its sync
+//! with all others.
 
 use std::sync::Arc;
 
@@ -15,7 +19,8 @@ use super::Session;
 use super::blocking::nil;
 use super::turn::{Slow, Step, Work, feed_monitors};
 use crate::commands::{Later, SessionRun, wrong_arity};
-use crate::cores::{Call, Kept, Ran, RegionId, Route, WatchFlag, route};
+use crate::cores::{Answer, Batch, Call, Kept, Ran, RegionId, Route, WatchFlag, route};
+use crate::durable::is_logged_as_given;
 
 /// Commands queued since MULTI.
 #[derive(Default)]
@@ -118,6 +123,12 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
             refusal.text()
         )));
     }
+    if watched.is_empty()
+        && let Some(region) = session.region_of_entry(&multi)
+    {
+        session.send_transaction(region, &multi, reply).await;
+        return Ok(());
+    }
     let regions = session.regions_of_transaction(&multi, &watched);
     if !regions.is_empty() {
         session.held = Some(session.core.hold(&regions).await);
@@ -170,6 +181,56 @@ impl Session {
         regions.sort_unstable();
         regions.dedup();
         regions
+    }
+
+    /// On a durable node: the one region of a transaction that can be part of an entry of its log,
+    /// like any batch of commands: many share a sync then.
+    fn region_of_entry(&self, multi: &Multi) -> Option<RegionId> {
+        let shared = &self.core.shared;
+        if shared.durable.is_none() || !multi.writes {
+            return None;
+        }
+        let mut region = None;
+        let mut found = Vec::new();
+        for (at, &(_, stat)) in multi.heads.iter().enumerate() {
+            let row = shared.commands.row(stat);
+            if !matches!(row.run, Run::Read(_) | Run::Write(_)) || !is_logged_as_given(row) {
+                return None;
+            }
+            let Route::One(one) = route(&shared.map, row, &multi.commands.args(at), &mut found)
+            else {
+                return None;
+            };
+            if *region.get_or_insert(one) != one {
+                return None;
+            }
+        }
+        region
+    }
+
+    /// Runs a transaction as one batch of the log of its region.
+    async fn send_transaction(&mut self, region: RegionId, multi: &Multi, reply: &mut Reply) {
+        let core = self.core.clone();
+        let target = core.shared.map.core_of(region);
+        let mut batch = Batch::new(core.id, target, self.client.clone());
+        (batch.region, batch.writes, batch.together) = (region, true, true);
+        batch.replies.set_protocol(self.protocol);
+        for (at, &(_, stat)) in multi.heads.iter().enumerate() {
+            let args = multi.commands.args(at);
+            if core.shared.clients.has_monitors() {
+                feed_monitors(self, core.shared.commands.row(stat), &args);
+            }
+            batch.commands.push(&args);
+            batch.heads.push((stat as u16, self.db));
+        }
+        let Answer::Batch(batch) = core.send_batch(batch).await.await else {
+            core.refuse(&Refusal::new("ERR internal error"), reply);
+            return;
+        };
+        if batch.ends.len() == multi.len() {
+            reply.array(multi.len());
+        }
+        reply.raw(batch.replies.as_bytes());
     }
 
     /// Whether a watched key has changed. Its region is held.

@@ -16,7 +16,7 @@ use command::Command;
 use resp::{Args, Protocol, Reply};
 
 use crate::clients::Client;
-use crate::cores::{Answer, Batch, Core, CoreId, Message, RegionId, Ticket};
+use crate::cores::{Answer, Batch, Core, CoreId, RegionId, Ticket};
 
 /// Commands, and bytes of them, after which a session waits for its replies before it reads on.
 const MAX_COMMANDS: usize = 1024;
@@ -114,20 +114,8 @@ impl Pending {
             let Some(mut batch) = take_filled(&mut self.batches[lane]) else {
                 continue;
             };
-            let target = batch.target;
-            if target != core.id {
-                core.credit(target).await;
-            }
-            let ticket = Ticket::new(core);
-            batch.ticket = ticket.number();
             batch.replies.set_protocol(protocol);
-            if target == core.id {
-                core.on_batch(batch);
-            } else {
-                core.stats().batches_sent.add(1);
-                core.send(target, Message::Batch(batch));
-            }
-            tickets.push((lane, ticket));
+            tickets.push((lane, core.send_batch(batch).await));
         }
         for (lane, ticket) in tickets {
             if let Answer::Batch(batch) = ticket.await {
