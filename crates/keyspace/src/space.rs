@@ -171,6 +171,11 @@ impl Keyspace {
         !self.effects.is_empty()
     }
 
+    /// What was not taken yet.
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }

@@ -68,6 +68,8 @@ pub struct Core {
     pub(crate) home: RefCell<Home>,
     /// Ends the turns of a durable node; see `durable::compose`.
     pub(crate) composer: RefCell<Option<Waker>>,
+    /// Commands on held regions of a durable node; see `durable::together`.
+    pub(crate) wide: crate::durable::Line,
     /// Set just before a command is run that has been tried before.
     pub(crate) again: Cell<Again>,
     tickets: Tickets,
@@ -99,6 +101,7 @@ impl Core {
             id,
             home: RefCell::new(home),
             composer: RefCell::new(None),
+            wide: crate::durable::Line::default(),
             again: Cell::default(),
             tickets: Tickets::new(),
             credits: (0..shared.map.cores())

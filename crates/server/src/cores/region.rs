@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use base::DbIndex;
-use keyspace::Keyspace;
+use keyspace::{Effect, Keyspace};
 use resp::Protocol;
 
 use super::{CoreId, Kept, RegionId};
@@ -37,6 +37,15 @@ pub struct Interest {
 }
 
 impl Interest {
+    /// The key has changed.
+    pub fn flag_watchers(&mut self) {
+        for flag in self.watchers.drain(..) {
+            if let Some(flag) = flag.upgrade() {
+                flag.set();
+            }
+        }
+    }
+
     fn is_dead(&self) -> bool {
         self.watchers.is_empty() && self.waiters.is_empty()
     }
@@ -114,6 +123,18 @@ impl Region {
         let interest = self.interest.entry(place).or_default();
         interest.drop_dead();
         interest
+    }
+
+    /// Tells those who watch keys that changed; their effects stay to be handled at home.
+    pub fn flag_watchers(&mut self) {
+        if self.interest.is_empty() {
+            return;
+        }
+        for Effect::Changed { db, key } in self.space.effects() {
+            if let Some(interest) = self.interest.get_mut(&*place(*db, key)) {
+                interest.flag_watchers();
+            }
+        }
     }
 
     /// Forgets interest that is over. `all` sweeps in any case, else only when much was added.

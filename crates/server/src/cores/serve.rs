@@ -66,11 +66,7 @@ impl Core {
                         let Some(interest) = region.interest_mut(db, &key) else {
                             continue;
                         };
-                        for flag in interest.watchers.drain(..) {
-                            if let Some(flag) = flag.upgrade() {
-                                flag.set();
-                            }
-                        }
+                        interest.flag_watchers();
                         if !interest.waiters.is_empty() {
                             ready.push((id, db, key));
                         }

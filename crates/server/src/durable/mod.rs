@@ -33,6 +33,7 @@ mod member;
 mod readers;
 mod recover;
 mod rehearse;
+mod together;
 mod writer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +46,7 @@ use replica::{LogStore, LogWrite};
 
 pub(crate) use compose::is_logged_as_given;
 pub(crate) use keys::each_key;
+pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
 pub use member::{Flight, Member};

@@ -211,7 +211,7 @@ impl Connection {
 }
 
 /// What a blocking command answers inside MULTI when there is nothing.
-pub(super) fn nil(block: &Block, out: &mut Reply) {
+pub(crate) fn nil(block: &Block, out: &mut Reply) {
     match block.nil {
         Nil::Bulk => out.null(),
         Nil::Array => out.null_array(),

@@ -13,14 +13,17 @@ use std::sync::Arc;
 
 use base::{DbIndex, Refusal};
 use command::{Flags, Run};
+use keyspace::View;
 use resp::{Args, Reply};
 
 use super::Session;
 use super::blocking::nil;
 use super::turn::{Slow, Step, Work, feed_monitors};
 use crate::commands::{Later, SessionRun, wrong_arity};
-use crate::cores::{Answer, Batch, Call, Kept, Ran, RegionId, Route, WatchFlag, route};
-use crate::durable::is_logged_as_given;
+use crate::cores::{
+    Answer, Batch, BatchBox, Call, CoreId, Held, Kept, Ran, RegionId, Route, WatchFlag, route,
+};
+use crate::durable::{Wide, is_logged_as_given};
 
 /// Commands queued since MULTI.
 #[derive(Default)]
@@ -130,6 +133,18 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         return Ok(());
     }
     let regions = session.regions_of_transaction(&multi, &watched);
+    if session.may_gather(&multi) {
+        let wide = Wide {
+            regions,
+            watched: Some(watched),
+            batch: session.batch_of(&multi, session.core.id),
+        };
+        match session.core.run_wide(wide).await {
+            Some(batch) => reply.raw(batch.replies.as_bytes()),
+            None => return Err(Refusal::new("ERR internal error")),
+        }
+        return Ok(());
+    }
     if !regions.is_empty() {
         session.held = Some(session.core.hold(&regions).await);
         session.core.begin_batch();
@@ -139,7 +154,11 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         let keys = watched.iter().map(|watch| (watch.db, watch.key.clone()));
         held.load_missing_of(keys.collect()).await;
     }
-    let result = if session.is_dirty(&watched) {
+    let has_changed = match &mut session.held {
+        Some(held) => held.has_changed(&watched),
+        None => false,
+    };
+    let result = if has_changed {
         reply.null_array();
         Ok(())
     } else {
@@ -208,42 +227,47 @@ impl Session {
         region
     }
 
-    /// Runs a transaction as one batch of the log of its region.
-    async fn send_transaction(&mut self, region: RegionId, multi: &Multi, reply: &mut Reply) {
-        let core = self.core.clone();
-        let target = core.shared.map.core_of(region);
-        let mut batch = Batch::new(core.id, target, self.client.clone());
-        (batch.region, batch.writes, batch.together) = (region, true, true);
+    /// The transaction as a batch: nothing in it is about the session.
+    fn batch_of(&self, multi: &Multi, target: CoreId) -> BatchBox {
+        let shared = &self.core.shared;
+        let mut batch = Batch::new(self.core.id, target, self.client.clone());
+        (batch.writes, batch.together) = (multi.writes, true);
         batch.replies.set_protocol(self.protocol);
         for (at, &(_, stat)) in multi.heads.iter().enumerate() {
             let args = multi.commands.args(at);
-            if core.shared.clients.has_monitors() {
-                feed_monitors(self, core.shared.commands.row(stat), &args);
+            if shared.clients.has_monitors() {
+                feed_monitors(self, shared.commands.row(stat), &args);
             }
             batch.commands.push(&args);
             batch.heads.push((stat as u16, self.db));
         }
+        batch
+    }
+
+    /// Runs a transaction as one batch of the log of its region.
+    async fn send_transaction(&mut self, region: RegionId, multi: &Multi, reply: &mut Reply) {
+        let core = self.core.clone();
+        let mut batch = self.batch_of(multi, core.shared.map.core_of(region));
+        batch.region = region;
         let Answer::Batch(batch) = core.send_batch(batch).await.await else {
             core.refuse(&Refusal::new("ERR internal error"), reply);
             return;
         };
+        // Refused, it has one reply in all.
         if batch.ends.len() == multi.len() {
             reply.array(multi.len());
         }
         reply.raw(batch.replies.as_bytes());
     }
 
-    /// Whether a watched key has changed. Its region is held.
-    fn is_dirty(&mut self, watched: &[Watch]) -> bool {
-        if watched.iter().any(|watch| watch.flag.is_set()) {
-            return true;
-        }
-        let Some(held) = &mut self.held else {
-            return false;
+    /// Whether a transaction can be kept together with those of others: it writes, on a durable node,
+    /// and nothing in it is about the session.
+    fn may_gather(&self, multi: &Multi) -> bool {
+        let shared = &self.core.shared;
+        let is_data = |&(_, stat): &(usize, usize)| {
+            !matches!(shared.commands.row(stat).run, Run::Session | Run::Container)
         };
-        watched.iter().any(|watch| {
-            watch.existed && held.with_view(watch.db, |view| view.kind(&watch.key).is_none())
-        })
+        shared.durable.is_some() && multi.writes && multi.heads.iter().all(is_data)
     }
 
     async fn run_transaction(&mut self, multi: &Multi, reply: &mut Reply) -> Result<(), Refusal> {
@@ -289,5 +313,15 @@ impl Session {
         {
             nil(block, reply);
         }
+    }
+}
+
+impl Held {
+    /// Whether one of these keys has changed, whose regions are held and which are in memory.
+    pub fn has_changed(&mut self, watched: &[Watch]) -> bool {
+        watched.iter().any(|watch| {
+            let gone = |view: View<'_>| view.kind(&watch.key).is_none();
+            watch.flag.is_set() || watch.existed && self.with_view(watch.db, gone)
+        })
     }
 }

@@ -33,6 +33,7 @@ use crate::Shared;
 use crate::clients::Client;
 use crate::cores::{Core, Held, RegionId};
 
+pub(crate) use blocking::nil;
 pub use connection::serve;
 pub use exec::{Multi, Watch, exec};
 

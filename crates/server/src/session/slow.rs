@@ -11,7 +11,8 @@ use resp::Args;
 use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
 use crate::commands::LaterFn;
-use crate::cores::{Again, Call, Kept, RegionId, call_function};
+use crate::cores::{Again, Batch, Call, Kept, RegionId, call_function};
+use crate::durable::Wide;
 use crate::shared::now_ms;
 
 impl Connection {
@@ -101,6 +102,23 @@ impl Connection {
         let any = [core.shared.map.any_of(core.id)];
         let regions = if regions.is_empty() { &any } else { regions };
         let out = &mut self.work.out;
+        if core.shared.durable.is_some() && call.row.is_write() {
+            let mut batch = Batch::new(core.id, core.id, session.client.clone());
+            batch.writes = true;
+            batch.replies.set_protocol(session.protocol);
+            batch.commands.push(&args);
+            batch.heads.push((stat as u16, session.db));
+            let wide = Wide {
+                regions: regions.to_vec(),
+                watched: None,
+                batch,
+            };
+            match core.run_wide(wide).await {
+                Some(batch) => out.raw(batch.replies.as_bytes()),
+                None => core.refuse(&Refusal::new("ERR internal error"), out),
+            }
+            return;
+        }
         let before = out.len();
         let mut again = Again::chosen(core.next_seed());
         let mut held = loop {

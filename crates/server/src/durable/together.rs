@@ -1,0 +1,217 @@
+//! Commands on held regions, of many clients, kept by one sync.
+//!
+//! What needs several regions at once, or is logged by its effect, holds its regions until that is on
+//! disk: alone, each would cost a sync and make all others wait for it. So they gather: while one
+//! group of them is on its way to the disk the next ones line up, then one task of the core holds
+//! all their regions, runs them one after the other and commits once.
+//!
+//! Nobody sees the regions between them, so each is atomic and isolated as if it were alone, and a
+//! reply leaves when the whole group is kept. If it cannot be kept, all of the group is refused.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{DbIndex, Refusal};
+use command::Run;
+use keyspace::rows::ColdRows;
+
+use crate::clients::Client;
+use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Ran, RegionId, Ticket};
+use crate::session::{Watch, nil};
+
+/// Bounds of a group: the rest is the next one.
+const MOST: usize = 256;
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// Commands that run together over regions that are held.
+pub struct Wide {
+    pub regions: Vec<RegionId>,
+    /// EXEC: the keys that must not have changed.
+    pub watched: Option<Vec<Watch>>,
+    pub batch: BatchBox,
+}
+
+/// Those that wait on a core.
+#[derive(Default)]
+pub struct Line {
+    waiting: RefCell<VecDeque<Wide>>,
+    /// A task is at it.
+    running: Cell<bool>,
+}
+
+/// Those being run. Dropped, they are answered, come what may.
+struct Group<'a> {
+    core: &'a Rc<Core>,
+    members: Vec<Wide>,
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.refuse(&Refusal::new("ERR internal error"));
+        }
+        for wide in self.members.drain(..) {
+            self.core.finish_batch(wide.batch);
+        }
+    }
+}
+
+impl Group<'_> {
+    fn regions(&self) -> Vec<RegionId> {
+        let all = self.members.iter().flat_map(|wide| &wide.regions);
+        all.copied().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Takes those in line, as many as fit; once `regions` are held only those that need no others.
+    fn fill(&mut self, regions: Option<&[RegionId]>) {
+        let mut line = self.core.wide.waiting.borrow_mut();
+        let mut bytes: usize = self.members.iter().map(size_of_batch).sum();
+        while let Some(next) = line.front() {
+            let fits = regions.is_none_or(|held| next.regions.iter().all(|id| held.contains(id)));
+            if !fits || self.members.len() >= MOST || bytes >= MOST_BYTES {
+                return;
+            }
+            bytes += size_of_batch(next);
+            self.members.extend(line.pop_front());
+        }
+    }
+
+    /// All of it comes to this.
+    fn refuse(&mut self, refusal: &Refusal) {
+        for wide in &mut self.members {
+            wide.batch.replies.truncate(0);
+            self.core.refuse(refusal, &mut wide.batch.replies);
+        }
+    }
+}
+
+fn size_of_batch(wide: &Wide) -> usize {
+    wide.batch.commands.size_bytes()
+}
+
+impl Core {
+    /// Runs a batch over all its regions at once, with those of others; its reply is in the batch
+    /// that comes back. `None` if the node ends before.
+    pub(crate) async fn run_wide(self: &Rc<Self>, mut wide: Wide) -> Option<BatchBox> {
+        let ticket = Ticket::new(self);
+        wide.batch.ticket = ticket.number();
+        self.wide.waiting.borrow_mut().push_back(wide);
+        self.serve_wide();
+        match ticket.await {
+            Answer::Batch(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// Starts the task, unless it runs.
+    fn serve_wide(self: &Rc<Self>) {
+        if self.wide.running.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        let task = tokio::task::spawn_local(async move {
+            while !core.wide.waiting.borrow().is_empty() {
+                core.run_group().await;
+            }
+        });
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            // However it ended: a command that broke must not stop those behind it.
+            let _ = task.await;
+            core.wide.running.set(false);
+            if !core.wide.waiting.borrow().is_empty() {
+                core.serve_wide();
+            }
+        });
+    }
+
+    async fn run_group(self: &Rc<Self>) {
+        let mut group = Group {
+            core: self,
+            members: Vec::new(),
+        };
+        group.fill(None);
+        let regions = group.regions();
+        let mut again = Again::chosen(self.next_seed());
+        let mut held = loop {
+            let mut held = self.hold(&regions).await;
+            self.begin_batch();
+            let cold = held.prepare(&group.members, again).await;
+            if cold.is_empty() {
+                break held;
+            }
+            // Nobody waits for these regions while the disk is read.
+            drop(held);
+            self.warm(cold, again.tries()).await;
+            again = again.next();
+        };
+        group.fill(Some(&regions));
+        for wide in &mut group.members {
+            held.run_wide(wide).await;
+        }
+        if let Err(refusal) = held.commit().await {
+            group.refuse(&refusal);
+        }
+    }
+}
+
+fn call<'a>(core: &'a Core, client: &'a Arc<Client>, (stat, db): (u16, DbIndex)) -> Call<'a> {
+    Call {
+        row: core.shared.commands.row(stat as usize),
+        stat: stat as usize,
+        db,
+        client,
+        is_held: true,
+    }
+}
+
+impl Held {
+    /// Fetches the keys the group names; the rows of big collections that are cold, unless they were
+    /// fetched often enough.
+    async fn prepare(&mut self, group: &[Wide], again: Again) -> Vec<ColdRows> {
+        let core = self.core().clone();
+        let mut cold = Vec::new();
+        for wide in group {
+            let watched = wide.watched.iter().flatten();
+            let keys = watched.map(|watch| (watch.db, watch.key.clone()));
+            self.load_missing_of(keys.collect()).await;
+            for (at, &head) in wide.batch.heads.iter().enumerate() {
+                let args = wide.batch.commands.args(at);
+                let call = call(&core, &wide.batch.client, head);
+                self.load_named(&call, &args).await;
+                if again.stops() && call.row.is_write() {
+                    core.again.set(again);
+                    cold.append(&mut self.cold_rows(&call, &args));
+                }
+            }
+        }
+        cold
+    }
+
+    async fn run_wide(&mut self, wide: &mut Wide) {
+        let core = self.core().clone();
+        let batch = &mut *wide.batch;
+        if let Some(watched) = &wide.watched {
+            if self.has_changed(watched) {
+                return batch.replies.null_array();
+            }
+            batch.replies.array(batch.heads.len());
+        }
+        for (at, &head) in batch.heads.iter().enumerate() {
+            let args = batch.commands.args(at);
+            let call = call(&core, &batch.client, head);
+            let ran = self.run_loaded(&call, &args, &mut batch.replies).await;
+            if ran == Ran::Empty
+                && let Run::Block(block) = &call.row.run
+            {
+                nil(block, &mut batch.replies);
+            }
+        }
+        // The next of the group must know.
+        for region in self.regions_mut() {
+            region.flag_watchers();
+        }
+    }
+}
