@@ -9,7 +9,7 @@ use super::cell::{self, Cell};
 use super::element::{self, Form};
 use super::shape::{Look, Shape};
 use crate::memory::table::{self, Table};
-use crate::rows::{Handle, Recorder, Walk};
+use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
 use crate::{Edit, Tuning};
 
 pub struct Hash {
@@ -134,7 +134,7 @@ impl Hash {
                 self.iter().for_each(|(field, value)| each(field, value));
                 0
             }
-            Look::Indexed(table) => table.scan(cursor, count, |cell| {
+            Look::Indexed(table) => table.scan(cursor_in_memory(cursor), count, |cell| {
                 each(Atom::Bytes(cell.key()), Atom::Bytes(cell.tail()));
             }),
             Look::Rows(handle) => handle.scan(cursor, count, &mut |field, value| {

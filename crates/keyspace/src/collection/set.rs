@@ -12,7 +12,7 @@ use super::element::{self, Form};
 use super::intset::IntSet;
 use super::packed::Packed;
 use crate::memory::table::{self, Table};
-use crate::rows::{Handle, Recorder, Walk};
+use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
 use crate::{Edit, Tuning};
 
 /// Members, and bytes of each, up to which a set stays packed: as many as a walk finds faster than
@@ -123,7 +123,9 @@ impl Set {
                 self.iter().for_each(each);
                 0
             }
-            Shape::Table(table) => table.scan(cursor, count, |cell| each(Atom::Bytes(cell.key()))),
+            Shape::Table(table) => table.scan(cursor_in_memory(cursor), count, |cell| {
+                each(Atom::Bytes(cell.key()))
+            }),
             Shape::Rows(handle) => {
                 handle.scan(cursor, count, &mut |member, _| each(Atom::Bytes(member)))
             }

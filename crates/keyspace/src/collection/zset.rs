@@ -16,7 +16,7 @@ use super::ranked::Ranked;
 use super::records::{find, first, first_score, last, offset, put};
 use super::scored;
 use super::shape::{Look, Shape};
-use crate::rows::{Handle, Recorder, Walk};
+use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
 use crate::{Edit, Tuning};
 
 pub struct Zset {
@@ -189,7 +189,7 @@ impl Zset {
                 self.iter().for_each(|(member, score)| each(member, score));
                 0
             }
-            Look::Indexed(ranked) => ranked.table.scan(cursor, count, |cell| {
+            Look::Indexed(ranked) => ranked.table.scan(cursor_in_memory(cursor), count, |cell| {
                 each(Atom::Bytes(cell.key()), cell.head());
             }),
             Look::Rows(handle) => handle.scan(cursor, count, &mut |member, value| {

@@ -709,6 +709,33 @@ impl<'a> EntryMut<'a> {
         }
     }
 
+    /// Puts another form of the same collection in its place.
+    pub fn replace_collection(self, value: Value) {
+        match value {
+            Value::String(_) => {}
+            Value::List(new) => {
+                if let Some(list) = self.collection::<List>() {
+                    *list = *new;
+                }
+            }
+            Value::Set(new) => {
+                if let Some(set) = self.collection::<Set>() {
+                    *set = *new;
+                }
+            }
+            Value::Zset(new) => {
+                if let Some(zset) = self.collection::<Zset>() {
+                    *zset = *new;
+                }
+            }
+            Value::Hash(new) => {
+                if let Some(hash) = self.collection::<Hash>() {
+                    *hash = *new;
+                }
+            }
+        }
+    }
+
     /// The handle of a collection that stays in its rows.
     pub fn handle(self) -> Option<&'a mut Handle> {
         match self.look().kind() {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use base::DbIndex;
 use base::limits::DATABASES;
 
-use super::handle::Place;
+use super::handle::{Place, WholeJob};
 use super::layout;
 use super::shared::Shared;
 use super::{Changes, DbState, Family, Recorder, RowSource, State};
@@ -57,6 +57,8 @@ pub(crate) struct Durable {
     /// Keys being loaded; see [`super::load::LoadRequest`].
     pub loading: BTreeMap<(u64, Box<[u8]>), u64>,
     pub tickets: u64,
+    /// Big collections on their way into memory.
+    pub becoming: Vec<Arc<WholeJob>>,
     /// What handles on big collections need to know, and the failures of reads.
     pub shared: Arc<Shared>,
 }
@@ -113,6 +115,7 @@ impl Keyspace {
             missing: RefCell::default(),
             loading: BTreeMap::new(),
             tickets: 0,
+            becoming: Vec::new(),
             shared: Arc::new(Shared::new(seed)),
         }));
         space.take_state(&state);

@@ -30,6 +30,14 @@ impl Keyspace {
         }
     }
 
+    /// The rows that [`Keyspace::end_entry`] gave are in the store. Collections on rows read them there
+    /// from now on: a copy no longer what it was copied from, which may have changed in the same write.
+    pub fn rows_written(&mut self) {
+        if let Some(durable) = &self.durable {
+            durable.shared.next_epoch();
+        }
+    }
+
     /// Roughly the bytes of rows that [`Keyspace::end_entry`] would give, values of strings left out.
     pub fn unsettled_bytes(&self) -> usize {
         self.durable.as_ref().map_or(0, |it| it.unsettled_bytes())

@@ -175,14 +175,14 @@ fn value(
 }
 
 /// A collection being made of its rows.
-struct Builder {
-    value: Value,
+pub(super) struct Builder {
+    pub value: Value,
     /// Where the next element of a list is to be.
-    next: i64,
+    pub next: i64,
 }
 
 impl Builder {
-    fn new(kind: Kind, generation: u64, head: i64) -> Self {
+    pub fn new(kind: Kind, generation: u64, head: i64) -> Self {
         let value = match kind {
             Kind::String => Value::String(Box::default()),
             Kind::List => {
@@ -210,7 +210,7 @@ impl Builder {
     }
 
     /// Adds what a row says; false if it cannot be part of this collection.
-    fn add(&mut self, sub: &[u8], value: &[u8], tuning: &Tuning) -> bool {
+    pub fn add(&mut self, sub: &[u8], value: &[u8], tuning: &Tuning) -> bool {
         match &mut self.value {
             Value::String(_) => return false,
             Value::Hash(hash) => {
@@ -234,6 +234,25 @@ impl Builder {
             }
         }
         true
+    }
+
+    /// Makes a hash or a set follow a row that was put or deleted.
+    pub fn change(&mut self, sub: &[u8], value: Option<&[u8]>, tuning: &Tuning) {
+        match (value, &mut self.value) {
+            (Some(value), _) => {
+                self.add(sub, value, tuning);
+            }
+            (None, Value::Hash(hash)) => {
+                hash.remove(sub);
+            }
+            (None, Value::Set(set)) => {
+                set.remove(sub);
+            }
+            (None, Value::Zset(zset)) => {
+                zset.remove(sub);
+            }
+            (None, Value::String(_) | Value::List(_)) => {}
+        }
     }
 }
 

@@ -32,12 +32,14 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod whole;
 
 pub(crate) use absent::Absent;
 pub use changes::{Change, Changes, Orphans};
 pub use cold::{ColdRows, warm};
 pub(crate) use durable::{Durable, VOID};
-pub(crate) use handle::{Handle, Walk};
+pub use handle::WholeJob;
+pub(crate) use handle::{Handle, Walk, cursor_in_memory};
 pub use import::{Import, Write};
 pub use load::{LoadRequest, Loaded, for_each_value, load};
 pub use map::MapStore;

@@ -3,14 +3,17 @@
 //! A handle reads rows while its keyspace is only borrowed, so it cannot reach into it. Both hold
 //! this instead: failures go one way, the count of log entries the other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::cold::{ColdRange, ColdRows};
 use super::{Family, RowError, Tier};
 
+/// Collections that are asked for at one time; the others ask again.
+const WANTED_MOST: usize = 64;
+
 pub(crate) struct Shared {
-    /// Log entries begun: what a handle has noted under an earlier number is in the store.
+    /// Log entries begun and written: what a handle has noted under an earlier number is in the store.
     epoch: AtomicU64,
     is_stopped: AtomicBool,
     /// Handles made, so that each has a number of its own.
@@ -23,7 +26,29 @@ pub(crate) struct Shared {
     only_cached: AtomicBool,
     cold: Mutex<Vec<ColdRows>>,
     is_cold: AtomicBool,
-    has_handles: AtomicBool,
+    /// Handles there are.
+    handles: AtomicUsize,
+    /// Collections that are used a lot, by what their rows begin with; see `whole.rs`.
+    wanted_whole: Mutex<Vec<Box<[u8]>>>,
+    is_whole: AtomicBool,
+    /// About what time it is.
+    seconds: AtomicU64,
+}
+
+/// That a handle is there; echoes do not count.
+pub(super) struct Presence(Arc<Shared>);
+
+impl Presence {
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        shared.handles.fetch_add(1, Ordering::Relaxed);
+        Presence(shared.clone())
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.0.handles.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -43,7 +68,10 @@ impl Shared {
             only_cached: AtomicBool::new(false),
             cold: Mutex::default(),
             is_cold: AtomicBool::new(false),
-            has_handles: AtomicBool::new(false),
+            handles: AtomicUsize::new(0),
+            wanted_whole: Mutex::default(),
+            is_whole: AtomicBool::new(false),
+            seconds: AtomicU64::new(0),
         }
     }
 
@@ -63,14 +91,48 @@ impl Shared {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was ever a handle.
+    /// Whether there is a handle.
     #[inline]
     pub fn has_handles(&self) -> bool {
-        self.has_handles.load(Ordering::Relaxed)
+        self.handles.load(Ordering::Relaxed) > 0
+    }
+
+    #[inline]
+    pub fn seconds(&self) -> u64 {
+        self.seconds.load(Ordering::Relaxed)
+    }
+
+    pub fn set_seconds(&self, now: u64) {
+        self.seconds.store(now, Ordering::Relaxed);
+    }
+
+    #[cold]
+    pub fn want_whole(&self, base: &[u8]) {
+        let mut wanted = lock(&self.wanted_whole);
+        if wanted.len() < WANTED_MOST && !wanted.iter().any(|it| **it == *base) {
+            wanted.push(base.into());
+        }
+    }
+
+    pub fn wanted_whole(&self) -> Vec<Box<[u8]>> {
+        std::mem::take(&mut lock(&self.wanted_whole))
+    }
+
+    /// A collection is whole, or will not be.
+    pub fn note_whole(&self) {
+        self.is_whole.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn has_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Relaxed)
+    }
+
+    pub fn take_whole(&self) -> bool {
+        self.has_whole() && self.is_whole.swap(false, Ordering::Acquire)
     }
 
     pub fn next_life(&self) -> u64 {
-        self.has_handles.store(true, Ordering::Relaxed);
         self.lives.fetch_add(1, Ordering::Relaxed)
     }
 

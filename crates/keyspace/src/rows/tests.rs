@@ -4,11 +4,12 @@ mod handles;
 mod history;
 mod page;
 mod residency;
+mod wholes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Changes, Family, MapStore, RowStore, State, Tier, layout, load};
+use super::{Changes, Family, MapStore, RowStore, State, Tier, WholeJob, layout, load};
 use crate::{Keyspace, Tuning, Txn, ValueRef, View};
 
 const HOME: u64 = 7;
@@ -51,6 +52,8 @@ struct Durable {
     space: Keyspace,
     store: Arc<MapStore>,
     tuning: Tuning,
+    /// Collections on their way into memory; `None` if none are to come.
+    wholes: Option<Vec<Arc<WholeJob>>>,
 }
 
 impl Durable {
@@ -77,6 +80,7 @@ impl Durable {
             space,
             store,
             tuning,
+            wholes: None,
         }
     }
 
@@ -102,6 +106,7 @@ impl Durable {
         let mut changes = Changes::new();
         self.space.end_entry(stamp_ms, &mut changes);
         self.store.write(&[&changes]).unwrap();
+        self.space.rows_written();
         changes
     }
 

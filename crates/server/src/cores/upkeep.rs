@@ -35,6 +35,7 @@ impl Core {
             // Rare work (idle sessions, sweeping all interest) is done once a second.
             let rare = round.is_multiple_of(hz);
             self.settle_home();
+            self.read_wholes();
             self.grant_next();
             self.expire().await;
             self.tidy(rare);

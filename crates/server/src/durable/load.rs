@@ -17,6 +17,8 @@ use crate::memory::{publish, used_memory};
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
 const DROPPED_AT_ONCE: usize = 256;
+/// A big collection comes into memory if it takes no more than this part of the cache.
+const WHOLE_PART: usize = 8;
 
 /// A key that has to be fetched; `None` if it is there, or was in the block cache.
 fn wanted(core: &Core, region: &mut Region, db: DbIndex, key: &[u8]) -> Option<LoadRequest> {
@@ -133,12 +135,43 @@ impl Core {
         }
     }
 
-    /// Drops what is beyond `cache-size` from memory; it is in the rows.
-    pub(crate) fn keep_in_bounds(self: &Rc<Self>) {
-        let limit = match self.settings() {
+    fn cache_limit(&self) -> usize {
+        match self.settings() {
             settings if settings.maxmemory > 0 => settings.cache_bytes.min(settings.maxmemory),
             settings => settings.cache_bytes,
+        }
+    }
+
+    /// Sends a reader thread for a big collection that is used a lot, to have it in memory; called now
+    /// and then. One at a time: the other readers are for those who wait.
+    pub(crate) fn read_wholes(&self) {
+        let Some(durable) = &self.shared.durable else {
+            return;
         };
+        let (most_bytes, now_ms) = (self.cache_limit() / WHOLE_PART, self.now_ms());
+        for region in self.home.borrow_mut().present() {
+            region.space.take_wholes();
+            if durable.is_reading_whole.load(Ordering::Relaxed) {
+                continue;
+            }
+            let Some(job) = region.space.whole_job(now_ms, most_bytes) else {
+                continue;
+            };
+            durable.is_reading_whole.store(true, Ordering::Relaxed);
+            durable.wholes.fetch_add(1, Ordering::Relaxed);
+            let shared = self.shared.clone();
+            durable.readers.send(Box::new(move |_| {
+                job.run();
+                if let Some(durable) = &shared.durable {
+                    durable.is_reading_whole.store(false, Ordering::Relaxed);
+                }
+            }));
+        }
+    }
+
+    /// Drops what is beyond `cache-size` from memory; it is in the rows.
+    pub(crate) fn keep_in_bounds(self: &Rc<Self>) {
+        let limit = self.cache_limit();
         if used_memory() <= limit {
             return;
         }

@@ -142,6 +142,7 @@ impl Region {
             member.unwritten = Some(done);
             return Err(error);
         }
+        self.space.rows_written();
         if done.is_rows {
             self.space.apply_rows(&done.changes);
         }

@@ -36,7 +36,7 @@ mod rehearse;
 mod together;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{DbIndex, Refusal};
@@ -81,6 +81,9 @@ pub struct Durable {
     pub commands_logged: AtomicU64,
     pub loads: AtomicU64,
     pub warmed: AtomicU64,
+    /// Big collections that were read whole, and whether one is being read.
+    pub wholes: AtomicU64,
+    pub is_reading_whole: AtomicBool,
     pub checkpoints: AtomicU64,
     /// Compactions of everything that were asked for, and how many of these are done.
     compactions: AtomicU64,
@@ -104,6 +107,8 @@ impl Durable {
             commands_logged: AtomicU64::new(0),
             loads: AtomicU64::new(0),
             warmed: AtomicU64::new(0),
+            wholes: AtomicU64::new(0),
+            is_reading_whole: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             compacted: AtomicU64::new(0),

@@ -220,6 +220,7 @@ impl Replay<'_> {
                 Err(error) => return Err(write_error(error)),
             }
         }
+        space.rows_written();
         if is_rows {
             space.apply_rows(&changes);
         }

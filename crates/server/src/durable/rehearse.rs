@@ -37,6 +37,9 @@ fn rehearse(row: &Command, view: View<'_>, args: &Args<'_>) {
 impl Core {
     /// The rows an entry needs that are not in memory, as far as that can be told now.
     pub(super) fn cold_rows(&self, space: &mut Keyspace, flight: &Flight) -> Vec<ColdRows> {
+        if space.has_whole() {
+            space.take_wholes();
+        }
         if !space.may_be_on_rows() {
             return Vec::new();
         }

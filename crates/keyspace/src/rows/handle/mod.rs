@@ -8,8 +8,8 @@
 //!
 //! The rows an entry changes reach the store when it ends. Until then they are only in the entry's
 //! `Changes`, which cannot be searched: hence *unwritten*, a map of the handle's own changes that
-//! every read looks at first. It is forgotten when the next entry has begun ([`Shared::epoch`]); in
-//! between it says what the store says too.
+//! every read looks at first. It is forgotten when the entry is written or the next has begun
+//! ([`Shared::epoch`]).
 //!
 //! A collection that was moved whole (RENAME, COPY) has all its rows written anew. Until they are
 //! in the store it reads those it came from, its *origin*; nobody removes rows of a dead generation
@@ -25,6 +25,7 @@ mod index;
 mod lent;
 mod scan;
 mod walk;
+mod whole;
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -37,10 +38,13 @@ use self::build::Building;
 pub(crate) use self::build::Job;
 use self::index::Index;
 use self::scan::Cursors;
+pub(crate) use self::scan::cursor_in_memory;
 pub(crate) use self::walk::Walk;
+use self::whole::Uses;
+pub use self::whole::WholeJob;
 use super::cold::ColdRange;
 use super::layout;
-use super::shared::Shared;
+use super::shared::{Presence, Shared};
 use super::{Family, RowSource, Tier};
 
 /// Rows of a chunk of an index when it is made; it is split at twice as many.
@@ -70,6 +74,10 @@ pub(crate) struct Handle {
     building: RefCell<Option<Building>>,
     /// See [`Handle::echo`].
     is_echo: bool,
+    presence: Option<Presence>,
+    uses: RefCell<Uses>,
+    /// The collection is being made whole.
+    becoming: Option<Arc<WholeJob>>,
 }
 
 type Rows = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
@@ -101,8 +109,10 @@ impl Handle {
     pub fn new(place: Place, len: usize, order: Family, threshold: usize) -> Self {
         let epoch = place.shared.epoch();
         let life = place.shared.next_life();
+        let uses = RefCell::new(Uses::from(place.shared.seconds()));
         Handle {
             cursors: RefCell::new(Cursors::new(&place.base, life)),
+            presence: Some(Presence::new(&place.shared)),
             home: place,
             len,
             order,
@@ -115,6 +125,8 @@ impl Handle {
             index: RefCell::default(),
             building: RefCell::default(),
             is_echo: false,
+            uses,
+            becoming: None,
         }
     }
 
@@ -140,12 +152,20 @@ impl Handle {
             index: self.index.clone(),
             building: RefCell::default(),
             is_echo: true,
+            presence: None,
+            uses: RefCell::default(),
+            becoming: None,
         }
     }
 
     #[inline]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    #[cfg(test)]
+    pub fn base(&self) -> &[u8] {
+        &self.home.base
     }
 
     pub fn set_len(&mut self, len: usize) {
@@ -188,6 +208,7 @@ impl Handle {
     /// What `found` makes of the value of a row; `None` if there is no such row.
     pub fn read<R>(&self, family: Family, sub: &[u8], found: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.refresh();
+        self.note_use();
         let unwritten = self.unwritten.borrow();
         if let Some(value) = unwritten.of(family).get(sub) {
             return value.as_deref().map(found);
@@ -221,6 +242,7 @@ impl Handle {
         descending: bool,
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) {
+        self.note_use();
         let tier = self.home.shared.tier();
         self.between_in(tier, family, (from, to), descending, each);
     }
@@ -320,10 +342,12 @@ impl Handle {
 
     /// Notes a row of `data`; neither length nor index.
     pub fn put(&mut self, sub: &[u8], value: &[u8]) {
+        self.note_for_whole(sub, Some(value));
         self.change().data.insert(sub.into(), Some(value.into()));
     }
 
     pub fn delete(&mut self, sub: &[u8]) {
+        self.note_for_whole(sub, None);
         self.change().data.insert(sub.into(), None);
     }
 
@@ -368,7 +392,11 @@ impl Handle {
     /// All rows have been recorded in another place: they are its own from now on.
     pub fn move_to(&mut self, place: Place) {
         self.change();
+        self.becoming = None;
         let epoch = place.shared.epoch();
+        if !self.is_echo {
+            self.presence = Some(Presence::new(&place.shared));
+        }
         let former = std::mem::replace(&mut self.home, place);
         let unwritten = self.unwritten.get_mut();
         unwritten.epoch = epoch;
@@ -422,6 +450,9 @@ impl Clone for Handle {
             cursors: RefCell::new(Cursors::new(&self.home.base, life)),
             building: RefCell::default(),
             is_echo: self.is_echo,
+            presence: (!self.is_echo).then(|| Presence::new(&self.home.shared)),
+            uses: RefCell::default(),
+            becoming: None,
         }
     }
 }

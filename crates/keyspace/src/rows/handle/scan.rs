@@ -1,12 +1,13 @@
 //! HSCAN, SSCAN and ZSCAN over rows: a cursor stands for the last key it has come to.
 //!
 //! ```text
-//!   cursor   [ life of the handle: 20 bits ][ number of the step: 32 bits ]
+//!   cursor   [ 1 ][ life of the handle: 20 bits ][ number of the step: 32 bits ]
 //! ```
 //!
 //! The handle remembers the keys its latest cursors stand for. A cursor it does not know (forgotten,
 //! or of a life before the collection was uncached) begins from the first key again: elements may
-//! come twice, but none is left out. Keys do not move, so one that stays is met wherever a scan is.
+//! come twice, but none is left out. The first bit tells these cursors from those of a table: a collection
+//! that has come into memory since also begins again. Keys do not move, so one that stays is met wherever a scan is.
 
 use std::collections::VecDeque;
 
@@ -17,6 +18,16 @@ use crate::rows::Family;
 const CURSORS_MOST: usize = 4096;
 const STEP_BITS: u32 = 32;
 const LIFE_MASK: u64 = (1 << 20) - 1;
+/// No table has a cursor as great, and every language a number for it.
+const ROWS_BIT: u64 = 1 << 52;
+
+/// What a cursor means to a collection in memory.
+pub(crate) fn cursor_in_memory(cursor: u64) -> u64 {
+    match cursor & ROWS_BIT {
+        0 => cursor,
+        _ => 0,
+    }
+}
 
 pub(super) struct Cursors {
     life: u64,
@@ -43,7 +54,7 @@ impl Cursors {
     fn key(&self, cursor: u64) -> Option<&[u8]> {
         let step = cursor & ((1 << STEP_BITS) - 1);
         let at = step.checked_sub(self.first)?;
-        let is_mine = cursor >> STEP_BITS == self.life;
+        let is_mine = cursor >> STEP_BITS == (ROWS_BIT >> STEP_BITS | self.life);
         let key = self.keys.get(usize::try_from(at).ok()?)?;
         is_mine.then_some(key)
     }
@@ -60,7 +71,7 @@ impl Cursors {
             return self.keep(key);
         }
         self.keys.push_back(key.into());
-        self.life << STEP_BITS | step
+        ROWS_BIT | self.life << STEP_BITS | step
     }
 
     pub fn memory_usage(&self) -> usize {

@@ -122,11 +122,11 @@ fn scanned<T: Default>(mut step: impl FnMut(u64, &mut T) -> u64) -> T {
     panic!("a scan without end")
 }
 
-const KEY: &[u8] = b"big";
+pub(super) const KEY: &[u8] = b"big";
 const GENERATION: u64 = 5 << 20;
 
 /// A store with one collection, its rows written as they are.
-fn stored(kind: crate::Kind, n: usize) -> Arc<MapStore> {
+pub(super) fn stored(kind: crate::Kind, n: usize) -> Arc<MapStore> {
     let store = Arc::new(MapStore::new());
     let mut rows = Changes::new();
     let mut base = layout::metadata_key(HOME, 1, KEY);
@@ -174,7 +174,7 @@ fn stored(kind: crate::Kind, n: usize) -> Arc<MapStore> {
     store
 }
 
-fn name(i: usize) -> String {
+pub(super) fn name(i: usize) -> String {
     format!("m{i:07}")
 }
 
@@ -470,5 +470,24 @@ fn sorted_sets_in_memory_read_the_same() {
             }
             check_zset(&zset);
         }
+    }
+}
+
+#[test]
+fn a_copy_does_not_follow_its_original() {
+    let mut durable = Durable::open(stored(crate::Kind::Hash, 5000));
+    durable.load(0, KEY);
+    durable.space.begin_entry(10);
+    let mut txn = durable.txn(0, 1);
+    let copy = txn.clone_value(KEY).unwrap();
+    txn.put(b"copy", copy);
+    txn.hash_mut(KEY).unwrap().unwrap().insert(b"later", b"1");
+    for is_written in [false, true] {
+        if is_written {
+            durable.end(1);
+        }
+        let txn = durable.txn(0, 1);
+        assert!(!txn.hash(b"copy").unwrap().unwrap().contains(b"later"));
+        assert!(txn.hash(KEY).unwrap().unwrap().contains(b"later"));
     }
 }

@@ -209,6 +209,7 @@ fn log_and_store(lines: &mut Lines<'_>, durable: &Durable) {
     lines.add("log_checkpoints", count(&durable.checkpoints));
     lines.add("rows_fetched_by_readers", count(&durable.loads));
     lines.add("rows_warmed_by_readers", count(&durable.warmed));
+    lines.add("big_collections_read_whole", count(&durable.wholes));
     let stats = durable.stores.rows.stats();
     lines.add("rows_disk_bytes", stats.disk_bytes);
     lines.add("rows_written_bytes", stats.written_bytes);
