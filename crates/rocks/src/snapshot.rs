@@ -8,6 +8,9 @@ use rust_rocksdb::{DB, ReadOptions, ReadTier, Snapshot};
 
 use crate::store::{self, Open};
 
+/// Who asks for a moment walks over much of it, in order: a read of the disk for every block would be slow.
+const AHEAD_BYTES: usize = 1 << 20;
+
 /// While one lives, compactions drop no garbage (`filter.rs`).
 ///
 /// Fields drop in this order: the snapshot is given back before the database may close.
@@ -33,6 +36,7 @@ impl Moment {
         let mut reads = ReadOptions::default();
         // Saving reads everything once: it must not push out what clients use.
         reads.fill_cache(false);
+        reads.set_readahead_size(AHEAD_BYTES);
         if let Some(snapshot) = &self.snapshot {
             reads.set_snapshot(snapshot);
         }
