@@ -36,7 +36,8 @@ use moment::Moment;
 const GATHER_BYTES: usize = 4 << 20;
 /// or this long after the first of them came.
 const GATHER: Duration = Duration::from_millis(300);
-/// More than this does not wait.
+/// When this much waits nothing more is taken. What is taken may be of any size: a large write that had
+/// to wait for room of its size would never get it from many small ones.
 const MOST_BYTES: usize = 32 << 20;
 /// Buffers kept for batches to come, and how large they may be.
 const SPARE: usize = 16;
@@ -251,12 +252,11 @@ impl RowSource for Behind {
 
 impl RowStore for Behind {
     fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
-        let size: usize = changes.iter().map(|it| it.size_bytes()).sum();
         let mut waiting = self.line.lock();
         if let Some(reason) = &waiting.failed {
             return Err(WriteError::Failed(reason.clone()));
         }
-        if waiting.bytes > 0 && waiting.bytes + size > MOST_BYTES {
+        if waiting.bytes >= MOST_BYTES {
             return Err(WriteError::Busy);
         }
         let room = waiting.spare.pop().unwrap_or_default();
