@@ -284,6 +284,7 @@ impl Core {
     /// Regions come home: their effects are handled, then those in line get their turn.
     pub(super) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
         let mut effects = false;
+        let returned: Vec<RegionId> = regions.iter().map(|region| region.id).collect();
         {
             let mut home = self.home.borrow_mut();
             for region in regions {
@@ -295,7 +296,9 @@ impl Core {
             self.on_effects();
         }
         if self.shared.durable.is_some() {
-            // What waited for the region goes before the next in line.
+            // What waited for the region goes before the next in line, or it might wait as long as
+            // others borrow.
+            returned.into_iter().for_each(|id| self.compose_first(id));
             self.compose_home();
         }
         self.grant_next();

@@ -24,7 +24,7 @@ use resp::Args;
 
 use super::member::Serve;
 use super::{Flight, log, log_id};
-use crate::cores::{BatchBox, Core, Region, RegionId, Waiter, only_key};
+use crate::cores::{BatchBox, Core, Home, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
 const ENTRY_BYTES: usize = 1024 * 1024;
@@ -78,6 +78,15 @@ impl Core {
     /// Makes entries of what waits for a region, unless somebody waits to borrow it: then what is
     /// on its way is finished first.
     pub(crate) fn compose(self: &Rc<Self>, id: RegionId) {
+        self.compose_unless(id, |home| home.is_wanted(id));
+    }
+
+    /// Makes an entry of what waits for a region, before whoever waits to borrow it.
+    pub(crate) fn compose_first(self: &Rc<Self>, id: RegionId) {
+        self.compose_unless(id, |_| false);
+    }
+
+    fn compose_unless(self: &Rc<Self>, id: RegionId, not_now: impl Fn(&Home) -> bool) {
         if let Some(refusal) = self
             .shared
             .durable
@@ -92,17 +101,17 @@ impl Core {
         }
         loop {
             let mut home = self.home.borrow_mut();
-            if home.turn_mut(id).is_empty() || home.is_wanted(id) {
+            if home.turn_mut(id).is_empty() || not_now(&home) {
                 return;
             }
             let batches = {
                 let Some(region) = home.region_mut(id) else {
                     return;
                 };
-                let not_now = |member: &super::Member| {
+                let is_busy = |member: &super::Member| {
                     member.replica.writes_in_flight() > 0 || member.flights.len() >= MOST_FLIGHTS
                 };
-                if region.member.as_deref().is_none_or(not_now) {
+                if region.member.as_deref().is_none_or(is_busy) {
                     return;
                 }
                 take_entry(home.turn_mut(id))
@@ -221,12 +230,16 @@ impl Core {
                     }
                 }
             }
-            for waiter in line {
+            let mut line = line.into_iter();
+            while let Some(waiter) = line.next() {
                 let row = self.shared.commands.row(waiter.stat);
                 let command = only_key(row, &waiter.command.args(0), key);
                 if self.regions_of(row, &command.args(0)) != [region.id] {
-                    // A move to another region: `apply` sees to it when this is applied.
-                    self.put_back(region, waiter, db, key);
+                    // A move to another region: `apply` sees to it when this is applied, and to
+                    // those behind it. The last goes back first, so the order stays.
+                    for waiter in std::iter::once(waiter).chain(line).rev() {
+                        self.put_back(region, waiter, db, key);
+                    }
                     break;
                 }
                 entry.push(db, command.args(0).iter_from(0));
