@@ -5,6 +5,7 @@
 //! store that is behind is asked again a little later; the region's later entries wait meanwhile,
 //! other regions and all reads go on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -378,8 +379,10 @@ pub fn apply_payload(
                 reply.truncate(0);
                 let seed = seed_of(entry.seed, nth);
                 let view = View::one(space, command.db, entry.stamp_ms, seed, tuning);
-                // What it answered, or that it was refused, was told when it first ran.
-                let _: Result<Attempt, Refusal> = call_function(row, view, &args, &mut reply);
+                // What it answered, or that it was refused or broke, was told when it first ran.
+                let _ = catch_unwind(AssertUnwindSafe(|| -> Result<Attempt, Refusal> {
+                    call_function(row, view, &args, &mut reply)
+                }));
             }
         }
     }

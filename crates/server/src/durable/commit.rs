@@ -224,7 +224,7 @@ impl Held {
         if let (false, Some(refusal)) = (ok, durable.refusal()) {
             return Err(refusal);
         }
-        self.write_rows(&core, &all).await?;
+        let written = self.write_rows(&core, &all).await;
         for ((at, index, _), number) in all.iter().zip(numbers) {
             let Some(region) = self.regions_mut().get_mut(*at) else {
                 continue;
@@ -237,31 +237,34 @@ impl Held {
                 member.ready.committed.clear();
                 member.replica.on_applied(*index);
             }
-            durable.note_applied(region.id, *index);
+            if written {
+                durable.note_applied(region.id, *index);
+            } else if let Some(member) = region.member.as_deref_mut() {
+                // Only the log has it: that must not be cut behind it, and collections on rows must
+                // not look for it in the store.
+                member.failed = true;
+            }
             // The holder may go on; that is another entry then.
             begin(region);
         }
         Ok(())
     }
 
-    async fn write_rows(
-        &mut self,
-        core: &Rc<Core>,
-        all: &[(usize, u64, Changes)],
-    ) -> Result<(), Refusal> {
+    /// Hands rows that are in the log to the store; whether it took them.
+    async fn write_rows(&mut self, core: &Rc<Core>, all: &[(usize, u64, Changes)]) -> bool {
         let Some(durable) = &core.shared.durable else {
-            return Ok(());
+            return false;
         };
         let changes: Vec<&Changes> = all.iter().map(|(_, _, changes)| changes).collect();
         loop {
             match durable.stores.rows.write(&changes) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return true,
                 // It is in the log: it is kept, whatever becomes of the store.
-                Err(WriteError::Busy) if durable.is_failed() => return Ok(()),
+                Err(WriteError::Busy) if durable.is_failed() => return false,
                 Err(WriteError::Busy) => tokio::time::sleep(BUSY).await,
                 Err(WriteError::Failed(reason)) => {
                     durable.fail(&reason);
-                    return Ok(());
+                    return false;
                 }
             }
         }
