@@ -16,7 +16,7 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run build test test-large check bench compat crash differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
+.PHONY: help run build test test-large exec-rate check bench compat crash differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -31,6 +31,7 @@ help:
 	@echo 'make big-restart   5 GB, kill -9: the time to the first answer'
 	@echo 'make big-delete    DEL of collections of 1 M members, and their space'
 	@echo 'make cold-reads    a slow disk: does anybody wait for what others read?'
+	@echo 'make exec-rate     transactions per second, on disk before they are answered, beside redis-server'
 	@echo 'make larger-than-cache  data of four times the cache: right, and steady'
 
 run: build
@@ -95,3 +96,7 @@ larger-than-cache: build
 
 cold-reads: build
 	scripts/cold_reads.py --neokv $(NEOKV) $(ARGS)
+
+exec-rate: build
+	@scripts/install bench
+	scripts/exec_rate.py --neokv $(NEOKV) $(ARGS)

@@ -53,6 +53,11 @@ impl<'a, T> Edit<'a, T> {
 }
 
 impl<T: Collection> Edit<'_, T> {
+    /// Tells those who watch the key, as if the value had changed.
+    pub fn tell(&mut self) {
+        self.at.space.note_at(self.at.db, self.at.position, 0);
+    }
+
     /// Whether the value has rows that have to follow its changes.
     #[inline]
     pub(crate) fn has_rows(&self) -> bool {

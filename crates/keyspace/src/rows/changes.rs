@@ -10,6 +10,8 @@ use super::Family;
 
 const DELETE: u8 = 0x80;
 
+/// A larger buffer is not kept for the next changes.
+const KEPT_BYTES: usize = 2 << 20;
 /// From this many elements on, a collection that goes is remembered by name.
 const BIG_ELEMENTS: u64 = 4096;
 
@@ -125,7 +127,11 @@ impl Changes {
         self.bytes.len()
     }
 
+    /// Ready for other changes: the room is kept, unless it was exceptionally much.
     pub fn clear(&mut self) {
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
         self.bytes.clear();
         self.count = 0;
         self.orphans = Orphans::default();

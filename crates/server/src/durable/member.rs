@@ -126,7 +126,6 @@ impl Region {
                 return Ok(());
             };
             let mut changes = std::mem::take(&mut member.changes);
-            changes.clear();
             self.space.end_entry(stamp_ms, &mut changes);
             member.take_feed(&mut changes);
             member.unwritten = Some(Unwritten {
@@ -135,7 +134,7 @@ impl Region {
                 is_rows: false,
             });
         }
-        let Some(done) = member.unwritten.take() else {
+        let Some(mut done) = member.unwritten.take() else {
             return Ok(());
         };
         if let Err(error) = member.rows.write(&[&done.changes]) {
@@ -149,6 +148,7 @@ impl Region {
         if let Some(applied) = member.applied.get(self.id) {
             applied.store(done.index, Ordering::Release);
         }
+        done.changes.clear();
         member.changes = done.changes;
         Ok(())
     }

@@ -174,9 +174,6 @@ impl Held {
         let core = self.core().clone();
         let mut cold = Vec::new();
         for wide in group {
-            let watched = wide.watched.iter().flatten();
-            let keys = watched.map(|watch| (watch.db, watch.key.clone()));
-            self.load_missing_of(keys.collect()).await;
             for (at, &head) in wide.batch.heads.iter().enumerate() {
                 let args = wide.batch.commands.args(at);
                 let call = call(&core, &wide.batch.client, head);
@@ -194,7 +191,6 @@ impl Held {
         let core = self.core().clone();
         let batch = &mut *wide.batch;
         if let Some(watched) = &wide.watched {
-            // Who joined the group late was not prepared: a key that has left memory is not gone.
             let keys = watched.iter().map(|watch| (watch.db, watch.key.clone()));
             self.load_missing_of(keys.collect()).await;
             if self.has_changed(watched) {

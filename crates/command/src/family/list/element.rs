@@ -255,6 +255,8 @@ fn ltrim(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Re
         let keep = stretch::positions(first, last, len);
         list.remove_range(keep.end, len - keep.end);
         list.remove_range(0, keep.start);
+        // Redis tells those who watch even when nothing was cut off.
+        list.tell();
     }
     reply.ok();
     Ok(())
