@@ -42,8 +42,8 @@ const MOST_BYTES: usize = 32 << 20;
 /// Buffers kept for batches to come, and how large they may be.
 const SPARE: usize = 16;
 const SPARE_BYTES: usize = 2 << 20;
-/// How soon a store that was busy is asked again.
-const BUSY: Duration = Duration::from_millis(1);
+/// How soon a store that was busy is asked again: not at once, the rows are sorted each time.
+const BUSY: Duration = Duration::from_millis(10);
 
 /// Rows on their way to a store.
 pub struct Behind {
@@ -195,7 +195,20 @@ impl Drop for Behind {
     }
 }
 
+/// Tells those who wait that nobody will write any more, should the thread break.
+struct Broken<'a>(&'a Line);
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0
+                .done(Vec::new(), Err("the thread that writes rows broke".into()));
+        }
+    }
+}
+
 fn run(below: &dyn RowStore, line: &Line) {
+    let _broken = Broken(line);
     while let Some(batches) = line.gather() {
         let changes: Vec<&Changes> = batches.iter().map(|batch| batch.changes()).collect();
         let result = loop {
