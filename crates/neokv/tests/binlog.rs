@@ -1,23 +1,15 @@
 //! The change feed of a durable node: every write, in the order of its region, exactly once.
 
-use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+#[allow(dead_code)] // shared with other tests, which use the rest
+mod node;
 
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use node::{Folder, Node, free_port};
 use redis::Connection;
 
-struct Folder(PathBuf);
-
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("neokv-feed-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
     /// Lines of `neokv feed`, and what it complains of.
     fn feed(&self, from: &[&str]) -> (Vec<String>, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
@@ -33,65 +25,17 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Node {
-    child: Child,
-    port: u16,
-}
-
 impl Node {
     fn start(folder: &Folder, more: &[&str]) -> Node {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let child = Command::new(env!("CARGO_BIN_EXE_neokv"))
+        let port = free_port();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
+        command
             .args(["server", "--num-shards", "2", "--block-cache-size", "64mb"])
             .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
             .arg("--data-dir")
             .arg(&folder.0)
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        let mut node = Node {
-            child: child.unwrap(),
-            port,
-        };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(node.child.try_wait().unwrap().is_none(), "it ended");
-            assert!(Instant::now() < deadline, "it does not answer");
-            thread::sleep(Duration::from_millis(10));
-        }
-        node
-    }
-
-    fn client(&self) -> Connection {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port));
-        client.unwrap().get_connection().unwrap()
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    fn terminate(mut self) {
-        let pid = self.child.id().to_string();
-        Command::new("kill").arg(pid).status().unwrap();
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+            .args(more);
+        Node::of(command, port)
     }
 }
 
@@ -149,7 +93,7 @@ fn check(lines: &[String], writes: u32) {
 
 #[test]
 fn every_write_is_in_the_feed_once_whatever_happens() {
-    let folder = Folder::new("all");
+    let folder = Folder::new();
     let binlog = ["--binlog", "yes"];
     let node = Node::start(&folder, &binlog);
     let output = Command::new(env!("CARGO_BIN_EXE_neokv"))
@@ -160,7 +104,7 @@ fn every_write_is_in_the_feed_once_whatever_happens() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("in use"), "{text}");
     write(&mut node.client(), 0, 500);
-    node.terminate();
+    assert!(node.terminate());
     let (lines, errors) = folder.feed(&[]);
     assert_eq!(errors, "");
     check(&lines, 500);
@@ -195,7 +139,7 @@ fn every_write_is_in_the_feed_once_whatever_happens() {
         .arg(1)
         .query::<()>(&mut node.client())
         .unwrap();
-    node.terminate();
+    assert!(node.terminate());
     Node::start(&folder, &binlog).terminate();
     let (lines, errors) = folder.feed(&[]);
     assert!(!lines.iter().any(|line| line.contains("unseen")));
@@ -204,9 +148,9 @@ fn every_write_is_in_the_feed_once_whatever_happens() {
 
 #[test]
 fn without_the_setting_there_is_none() {
-    let folder = Folder::new("none");
+    let folder = Folder::new();
     let node = Node::start(&folder, &[]);
     write(&mut node.client(), 0, 20);
-    node.terminate();
+    assert!(node.terminate());
     assert_eq!(folder.feed(&[]).0, [""; 0]);
 }

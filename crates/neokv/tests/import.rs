@@ -2,32 +2,19 @@
 //!
 //! `redis-server` writes the dumps and says what is in them.
 
-use std::fs;
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+#[allow(dead_code)] // shared with other tests, which use the rest
+mod node;
 
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use node::{Folder, Node, call, free_port, has_redis};
 use redis::{Connection, FromRedisValue, Value};
 
-/// A folder that is gone when dropped.
-struct Folder(PathBuf);
-
 impl Folder {
-    fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("neokv-import-{}-{n}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn dump(&self) -> PathBuf {
-        self.0.join("dump.rdb")
-    }
-
     /// Made by the node.
     fn data(&self) -> PathBuf {
         self.0.join("data")
@@ -43,17 +30,6 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Node {
-    child: Child,
-    port: u16,
-}
-
 impl Node {
     fn redis(folder: &Folder) -> Node {
         let port = free_port();
@@ -63,53 +39,12 @@ impl Node {
             .args(["--save", "", "--enable-debug-command", "yes"])
             .args(["--maxmemory", "2gb", "--dir"])
             .arg(&folder.0);
-        Node::start(command, port)
+        Node::of(command, port)
     }
 
     fn neokv(folder: &Folder, shards: usize, more: &[&str]) -> Node {
         let port = free_port();
-        Node::start(neokv(folder, port, shards, more), port)
-    }
-
-    fn start(mut command: Command, port: u16) -> Node {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let mut node = Node {
-            child: child.unwrap(),
-            port,
-        };
-        let deadline = Instant::now() + Duration::from_secs(120);
-        loop {
-            let ended = node.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the server ended: {ended:?}");
-            assert!(Instant::now() < deadline, "the server does not answer");
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return node;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn client(&self) -> Connection {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port));
-        client.unwrap().get_connection().unwrap()
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    fn terminate(mut self) {
-        let pid = self.child.id().to_string();
-        Command::new("kill").arg(pid).status().unwrap();
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Node::of(neokv(folder, port, shards, more), port)
     }
 }
 
@@ -132,31 +67,6 @@ fn refused(folder: &Folder, more: &[&str]) -> String {
     assert!(!output.status.success(), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
     text
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-/// Debian's redis-server; without it the tests say so, and fail in CI.
-fn has_redis() -> bool {
-    let found = Command::new("redis-server").arg("--version").output();
-    if found.is_err() {
-        assert!(std::env::var_os("CI").is_none(), "no redis-server in CI");
-        eprintln!("SKIPPED: redis-server is not installed; `make test` installs it");
-    }
-    found.is_ok()
-}
-
-fn call<T: FromRedisValue>(client: &mut Connection, line: &str) -> T {
-    let mut words = line.split(' ');
-    let mut command = redis::cmd(words.next().unwrap());
-    for word in words {
-        command.arg(word);
-    }
-    let result = command.query(client);
-    result.unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
 /// Everything a database may hold, in all the ways Redis writes it.
@@ -333,7 +243,7 @@ fn all_of_a_dump_is_there_and_it_is_read_once() {
     // The flag may stay; another number of cores makes no difference.
     let node = Node::neokv(&folder, 2, &import);
     assert_equal(&mut redis, &mut node.client());
-    node.terminate();
+    assert!(node.terminate());
     fs::remove_file(folder.dump()).unwrap();
     let node = Node::neokv(&folder, 1, &import);
     assert_equal(&mut redis, &mut node.client());

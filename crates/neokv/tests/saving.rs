@@ -1,51 +1,23 @@
 //! Saving and loading, on the running binary, with `redis-server` as the judge of the files.
 
+#[allow(dead_code)] // shared with other tests, which use the rest
+mod node;
+
 use std::fs;
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Connection, FromRedisValue, RedisResult};
-
-/// A folder that is gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("neokv-saving-{}-{n}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn dump(&self) -> PathBuf {
-        self.0.join("dump.rdb")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server on data in a folder that may outlive it.
-struct Node {
-    child: Child,
-    port: u16,
-}
+use node::{Folder, Node, call, free_port, has_redis, try_call};
+use redis::Connection;
 
 impl Node {
     fn neokv(folder: &Path, shards: usize, save: &str) -> Node {
         let port = free_port();
-        let mut command = neokv(folder, shards, save, port);
-        Node::start(&mut command, port)
+        Node::of(neokv(folder, shards, save, port), port)
     }
 
     fn redis(folder: &Path) -> Node {
@@ -56,55 +28,7 @@ impl Node {
             .args(["--save", "", "--enable-debug-command", "yes"])
             .arg("--dir")
             .arg(folder);
-        Node::start(&mut command, port)
-    }
-
-    fn start(command: &mut Command, port: u16) -> Node {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut node = Node { child, port };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            let ended = node.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the server ended: {ended:?}");
-            assert!(Instant::now() < deadline, "the server does not answer");
-            if TcpStream::connect(("127.0.0.1", port)).is_ok()
-                && let Ok(mut client) = node.try_client()
-                && redis::cmd("PING").query::<String>(&mut client).is_ok()
-            {
-                return node;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn try_client(&self) -> RedisResult<Connection> {
-        redis::Client::open(format!("redis://127.0.0.1:{}/", self.port))?.get_connection()
-    }
-
-    fn client(&self) -> Connection {
-        self.try_client().unwrap()
-    }
-
-    /// Waits for the end of the process; whether it ended well.
-    fn ended(mut self) -> bool {
-        self.child.wait().unwrap().success()
-    }
-
-    fn terminate(self) -> bool {
-        let pid = self.child.id().to_string();
-        Command::new("kill").arg(pid).status().unwrap();
-        self.ended()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Node::of(command, port)
     }
 }
 
@@ -118,34 +42,6 @@ fn neokv(folder: &Path, shards: usize, save: &str, port: u16) -> Command {
         .arg("--dir")
         .arg(folder);
     command
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-/// Debian's redis-server; without it the tests say so, and fail in CI.
-fn has_redis() -> bool {
-    let found = Command::new("redis-server").arg("--version").output();
-    if found.is_err() {
-        assert!(std::env::var_os("CI").is_none(), "no redis-server in CI");
-        eprintln!("SKIPPED: redis-server is not installed; `make test` installs it");
-    }
-    found.is_ok()
-}
-
-fn call<T: FromRedisValue>(client: &mut Connection, line: &str) -> T {
-    try_call(client, line).unwrap_or_else(|error| panic!("{line}: {error}"))
-}
-
-fn try_call<T: FromRedisValue>(client: &mut Connection, line: &str) -> RedisResult<T> {
-    let mut words = line.split(' ');
-    let mut command = redis::cmd(words.next().unwrap());
-    for word in words {
-        command.arg(word);
-    }
-    command.query(client)
 }
 
 fn info(client: &mut Connection, field: &str) -> String {
