@@ -67,7 +67,7 @@ impl Shared {
         durable: Option<Durable>,
     ) -> Self {
         settings.tuning.hash_seed = random_seed();
-        let cores = map.cores();
+        let (cores, regions) = (map.cores(), map.regions());
         Shared {
             map,
             durable,
@@ -82,7 +82,7 @@ impl Shared {
             rates: Rates::default(),
             run_id: random_id(),
             replication_id: Mutex::new(random_id()),
-            saving: SaveStatus::new(now_ms(), map.regions()),
+            saving: SaveStatus::new(now_ms(), regions),
             memory_at_start: AtomicU64::new(crate::memory::used_memory() as u64),
             started: Instant::now(),
             started_at_ms: now_ms(),

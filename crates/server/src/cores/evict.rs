@@ -11,9 +11,9 @@ use base::Refusal;
 use command::Flags;
 use keyspace::EvictionPolicy;
 
-use super::Core;
 use super::mailbox::Message;
 use super::run::Call;
+use super::{Core, RegionId};
 use crate::memory::{publish, used_memory};
 use crate::reaper;
 
@@ -156,11 +156,14 @@ impl Core {
         {
             let mut home = self.home.borrow_mut();
             let start = self.next_seed() as usize;
-            let (first, count) = (home.first(), home.count());
+            let places: Vec<RegionId> = home.places().collect();
+            let count = places.len();
             let mut empty = 0;
             let mut at = start;
             while evicted < KEYS_AT_ONCE && empty < count && used_memory() > maxmemory {
-                let id = first + at % count;
+                let Some(&id) = places.get(at % count) else {
+                    break;
+                };
                 at = at.wrapping_add(1);
                 let seed = self.next_seed();
                 let region = home.region_mut(id);

@@ -49,7 +49,11 @@ impl Core {
                 let ticket = batch.ticket;
                 let _ = self.tickets.deliver(ticket, Answer::Batch(batch));
             }
-            Message::Lend { from, ticket, mask } => self.on_lend(from, ticket, mask),
+            Message::Lend {
+                from,
+                ticket,
+                regions,
+            } => self.on_lend(from, ticket, regions),
             Message::Lent {
                 owner,
                 ticket,

@@ -33,7 +33,7 @@ use keyspace::{Keyspace, Router, View};
 use resp::{Args, Reply};
 
 use super::batch::BatchBox;
-use super::mailbox::{Message, RegionMask};
+use super::mailbox::Message;
 use super::region::{Region, RegionBox};
 use super::run::{Call, Ran};
 use super::tickets::{Answer, Ticket};
@@ -42,16 +42,26 @@ use crate::durable::commit;
 
 /// The regions a core owns, those lent out missing, and who waits for them.
 pub struct Home {
+    /// The core's first place, and how far it is to the next.
     first: RegionId,
-    slots: Vec<Option<Box<Region>>>,
-    /// By region, on a durable node: batches for its next entry. They wait here while it is lent.
-    turns: Vec<Vec<BatchBox>>,
+    step: usize,
+    slots: Vec<Slot>,
     line: VecDeque<Wanted>,
 }
 
-/// A request that could not be granted yet.
+/// One place of a core.
+#[derive(Default)]
+struct Slot {
+    /// Whether there is a region at all; on a cluster node they come and go.
+    is_used: bool,
+    region: Option<RegionBox>,
+    /// On a durable node: batches for the region's next entry. They wait here while it is lent.
+    turn: Vec<BatchBox>,
+}
+
+/// A request that could not be granted yet: regions of this core, ascending.
 struct Wanted {
-    mask: RegionMask,
+    regions: Vec<RegionId>,
     core: CoreId,
     ticket: usize,
 }
@@ -59,139 +69,183 @@ struct Wanted {
 impl Home {
     pub fn new(map: &Map, core: CoreId, mut seed: impl FnMut() -> u64) -> Self {
         let regions = map.regions_of(core);
-        let first = regions.start;
-        Home::of(
-            first,
-            regions
-                .map(|id| Box::new(Region::new(id, seed())))
-                .collect(),
-        )
+        let regions = regions.map(|id| Box::new(Region::new(id, seed())));
+        Home::of(map, core, regions.collect())
     }
 
-    /// A home of these regions, the first of which has this number.
-    pub fn of(first: RegionId, regions: Vec<RegionBox>) -> Self {
-        Home {
+    /// A home of these regions, all of which are this core's.
+    pub fn of(map: &Map, core: CoreId, regions: Vec<RegionBox>) -> Self {
+        let (first, step) = map.first_of(core);
+        let mut home = Home {
             first,
-            turns: regions.iter().map(|_| Vec::new()).collect(),
-            slots: regions.into_iter().map(Some).collect(),
+            step,
+            slots: Vec::new(),
             line: VecDeque::new(),
+        };
+        regions.into_iter().for_each(|region| home.add(region));
+        home
+    }
+
+    /// A region begins to be here.
+    pub fn add(&mut self, region: RegionBox) {
+        let Some(at) = self.position(region.id) else {
+            debug_assert!(false, "a region that is not ours");
+            return;
+        };
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, Slot::default);
+        }
+        if let Some(slot) = self.slots.get_mut(at) {
+            debug_assert!(!slot.is_used, "two regions at one place");
+            slot.is_used = true;
+            slot.region = Some(region);
         }
     }
 
-    /// The batches that wait for a region's next entry. The region must be this core's.
-    pub(crate) fn turn_mut(&mut self, id: RegionId) -> &mut Vec<BatchBox> {
-        let at = id.wrapping_sub(self.first);
-        debug_assert!(at < self.turns.len(), "a region that is not ours");
-        let at = at.min(self.turns.len() - 1);
-        &mut self.turns[at]
+    /// A region ends to be here; with the batches that waited for it. `None` while it is lent.
+    pub fn remove(&mut self, id: RegionId) -> Option<(RegionBox, Vec<BatchBox>)> {
+        let slot = self.slot_mut(id)?;
+        let region = slot.region.take()?;
+        slot.is_used = false;
+        Some((region, std::mem::take(&mut slot.turn)))
+    }
+
+    #[inline]
+    fn position(&self, id: RegionId) -> Option<usize> {
+        let from_first = id.checked_sub(self.first)?;
+        match self.step {
+            1 => Some(from_first),
+            step => from_first.is_multiple_of(step).then_some(from_first / step),
+        }
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, id: RegionId) -> Option<&mut Slot> {
+        let at = self.position(id)?;
+        self.slots.get_mut(at)
+    }
+
+    /// The batches that wait for a region's next entry; none, if it is not this core's.
+    pub(crate) fn turn_mut(&mut self, id: RegionId) -> Option<&mut Vec<BatchBox>> {
+        let slot = self.slot_mut(id)?;
+        slot.is_used.then_some(&mut slot.turn)
     }
 
     /// Whether somebody waits to borrow a region.
     pub(crate) fn is_wanted(&self, id: RegionId) -> bool {
-        let at = id.wrapping_sub(self.first);
-        at < self.slots.len() && self.wanted(1 << at)
+        self.wanted(&[id])
     }
 
     /// A region, if it is this core's and not lent.
     #[inline]
     pub fn region_mut(&mut self, id: RegionId) -> Option<&mut Region> {
-        let at = id.wrapping_sub(self.first);
-        self.slots.get_mut(at)?.as_deref_mut()
+        self.slot_mut(id)?.region.as_deref_mut()
     }
 
     /// Any region that is home, for commands that touch no key.
     pub fn any(&self) -> Option<RegionId> {
-        let at = self.slots.iter().position(Option::is_some)?;
-        Some(self.first + at)
+        let at = self.slots.iter().position(|slot| slot.region.is_some())?;
+        Some(self.first + at * self.step)
     }
 
     pub fn present(&mut self) -> impl Iterator<Item = &mut Region> {
-        self.slots.iter_mut().flatten().map(|region| &mut **region)
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| slot.region.as_deref_mut())
     }
 
-    pub fn first(&self) -> RegionId {
-        self.first
+    /// The places of this core, empty ones too.
+    pub fn places(&self) -> impl ExactSizeIterator<Item = RegionId> + use<> {
+        let (first, step) = (self.first, self.step);
+        (0..self.slots.len()).map(move |at| first + at * step)
     }
 
-    pub fn count(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Whether all of these are home and may be lent: nothing of them is on its way, and their rows
-    /// are in the store.
-    fn has_all(&mut self, mask: RegionMask) -> bool {
-        self.slots.iter_mut().enumerate().all(|(i, slot)| {
-            mask & (1 << i) == 0
-                || slot
-                    .as_mut()
-                    .is_some_and(|r| r.is_quiet() && r.settle().is_ok())
+    /// Whether these are home and may be lent: nothing of them is on its way, and their rows are in
+    /// the store. A place that is empty is no reason to wait.
+    fn has_all(&mut self, regions: &[RegionId]) -> bool {
+        regions.iter().all(|&id| match self.slot_mut(id) {
+            Some(slot) if slot.is_used => slot
+                .region
+                .as_mut()
+                .is_some_and(|region| region.is_quiet() && region.settle().is_ok()),
+            _ => true,
         })
     }
 
-    /// Moves the regions of `mask` out, in order, if all are home.
-    pub fn take(&mut self, mask: RegionMask) -> Option<Vec<RegionBox>> {
-        if !self.has_all(mask) {
+    /// Moves regions out, in order, if all are home.
+    fn take(&mut self, regions: &[RegionId]) -> Option<Vec<RegionBox>> {
+        if !self.has_all(regions) {
             return None;
         }
-        let mut taken = Vec::with_capacity(mask.count_ones() as usize);
-        for (i, slot) in self.slots.iter_mut().enumerate() {
-            if mask & (1 << i) != 0 {
-                taken.extend(slot.take());
-            }
-        }
-        Some(taken)
+        let taken = regions.iter();
+        Some(
+            taken
+                .filter_map(|&id| self.slot_mut(id)?.region.take())
+                .collect(),
+        )
     }
 
     fn put(&mut self, region: Box<Region>) {
-        let at = region.id.wrapping_sub(self.first);
-        debug_assert!(at < self.slots.len(), "a region that is not ours");
-        if let Some(slot) = self.slots.get_mut(at) {
-            debug_assert!(slot.is_none(), "two boxes of one region");
-            *slot = Some(region);
+        if let Some(slot) = self.slot_mut(region.id) {
+            debug_assert!(slot.region.is_none(), "two boxes of one region");
+            slot.region = Some(region);
+        } else {
+            debug_assert!(false, "a region that is not ours");
         }
     }
 
     /// Whether somebody in line wants any of these.
-    fn wanted(&self, mask: RegionMask) -> bool {
-        self.line.iter().any(|wanted| wanted.mask & mask != 0)
+    fn wanted(&self, regions: &[RegionId]) -> bool {
+        let line = self.line.iter();
+        line.into_iter()
+            .any(|wanted| overlap(&wanted.regions, regions))
     }
 
     /// The first request in line that can be granted and overlaps no earlier one.
     fn next_grant(&mut self) -> Option<(Wanted, Vec<RegionBox>)> {
-        let mut earlier: RegionMask = 0;
-        let mut found = None;
         for at in 0..self.line.len() {
-            let mask = self.line[at].mask;
-            if mask & earlier == 0 && self.has_all(mask) {
-                found = Some(at);
-                break;
+            let regions = std::mem::take(&mut self.line[at].regions);
+            let mut earlier = self.line.iter().take(at);
+            let free = !earlier.any(|wanted| overlap(&wanted.regions, &regions));
+            let taken = if free { self.take(&regions) } else { None };
+            self.line[at].regions = regions;
+            if let Some(taken) = taken {
+                return self.line.remove(at).map(|wanted| (wanted, taken));
             }
-            earlier |= mask;
         }
-        let wanted = self.line.remove(found?)?;
-        let regions = self.take(wanted.mask)?;
-        Some((wanted, regions))
+        None
+    }
+}
+
+/// Whether two ascending lists have something in common.
+fn overlap(one: &[RegionId], other: &[RegionId]) -> bool {
+    match (one, other) {
+        ([one], [other]) => one == other,
+        ([one], many) | (many, [one]) => many.binary_search(one).is_ok(),
+        (one, other) => one.iter().any(|id| other.binary_search(id).is_ok()),
     }
 }
 
 impl Core {
     /// Takes `regions` (ascending, each once) out of their cores, waiting as long as it takes.
     pub async fn hold(self: &Rc<Self>, regions: &[RegionId]) -> Held {
-        let map = self.shared.map;
+        let map = &self.shared.map;
         let mut held = Held {
             core: self.clone(),
             regions: Vec::with_capacity(regions.len()),
         };
-        let mut rest = regions;
-        while let Some(&next) = rest.first() {
-            let owner = map.core_of(next);
-            let first = map.regions_of(owner).start;
-            let here = rest.partition_point(|&id| map.core_of(id) == owner);
-            let (ours, others) = rest.split_at(here);
-            let mask = ours.iter().fold(0, |mask, &id| mask | 1 << (id - first));
-            held.regions.extend(self.borrow_from(owner, mask).await);
-            rest = others;
+        let owners = match regions {
+            [one] => map.core_of(*one)..map.core_of(*one) + 1,
+            _ => 0..map.cores(),
+        };
+        for owner in owners {
+            let ours = regions.iter().filter(|&&id| map.core_of(id) == owner);
+            let ours: Vec<RegionId> = ours.copied().collect();
+            if !ours.is_empty() {
+                held.regions.extend(self.borrow_from(owner, ours).await);
+            }
         }
+        held.regions.sort_by_key(|region| region.id);
         if regions.iter().any(|&id| map.core_of(id) != self.id) {
             self.stats().holds.add(1);
         }
@@ -201,17 +255,17 @@ impl Core {
         held
     }
 
-    async fn borrow_from(self: &Rc<Self>, owner: CoreId, mask: RegionMask) -> Vec<RegionBox> {
+    async fn borrow_from(self: &Rc<Self>, owner: CoreId, regions: Vec<RegionId>) -> Vec<RegionBox> {
         let ticket = if owner == self.id {
             let mut home = self.home.borrow_mut();
-            if !home.wanted(mask)
-                && let Some(regions) = home.take(mask)
+            if !home.wanted(&regions)
+                && let Some(taken) = home.take(&regions)
             {
-                return regions;
+                return taken;
             }
             let ticket = Ticket::new(self);
             home.line.push_back(Wanted {
-                mask,
+                regions,
                 core: self.id,
                 ticket: ticket.number(),
             });
@@ -224,7 +278,7 @@ impl Core {
                 Message::Lend {
                     from: self.id,
                     ticket: ticket.number(),
-                    mask,
+                    regions,
                 },
             );
             ticket
@@ -238,18 +292,12 @@ impl Core {
     /// Regions of this core at once, if all are home: for commands that run now and give them
     /// back before anything else happens.
     pub fn try_hold(self: &Rc<Self>, regions: &[RegionId]) -> Option<Held> {
-        let mut home = self.home.borrow_mut();
-        let first = home.first;
-        let count = home.slots.len();
-        let mut mask: RegionMask = 0;
-        for &id in regions {
-            let at = id.wrapping_sub(first);
-            if at >= count {
-                return None;
-            }
-            mask |= 1 << at;
+        let map = &self.shared.map;
+        if regions.iter().any(|&id| map.core_of(id) != self.id) {
+            return None;
         }
-        let mut regions = home.take(mask)?;
+        let mut home = self.home.borrow_mut();
+        let mut regions = home.take(regions)?;
         drop(home);
         regions.iter_mut().for_each(|region| commit::begin(region));
         Some(Held {
@@ -258,27 +306,22 @@ impl Core {
         })
     }
 
-    pub(super) fn on_lend(self: &Rc<Self>, from: CoreId, ticket: usize, mask: RegionMask) {
-        let regions = {
-            let mut home = self.home.borrow_mut();
-            let granted = if home.wanted(mask) {
-                None
-            } else {
-                home.take(mask)
-            };
-            match granted {
-                Some(regions) => regions,
-                None => {
-                    home.line.push_back(Wanted {
-                        mask,
-                        core: from,
-                        ticket,
-                    });
-                    return;
-                }
-            }
+    pub(super) fn on_lend(self: &Rc<Self>, from: CoreId, ticket: usize, regions: Vec<RegionId>) {
+        let mut home = self.home.borrow_mut();
+        let granted = match home.wanted(&regions) {
+            true => None,
+            false => home.take(&regions),
         };
-        self.grant(from, ticket, regions);
+        let Some(granted) = granted else {
+            home.line.push_back(Wanted {
+                regions,
+                core: from,
+                ticket,
+            });
+            return;
+        };
+        drop(home);
+        self.grant(from, ticket, granted);
     }
 
     /// Regions come home: their effects are handled, then those in line get their turn.
@@ -343,14 +386,12 @@ impl Core {
 
     /// Gives regions back to their owners.
     pub(super) fn give_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
-        let map = self.shared.map;
-        let mut rest = regions.into_iter().peekable();
-        while let Some(first) = rest.next() {
+        let map = &self.shared.map;
+        let mut rest = regions;
+        while let Some(first) = rest.first() {
             let owner = map.core_of(first.id);
-            let mut ours = vec![first];
-            while let Some(next) = rest.next_if(|region| map.core_of(region.id) == owner) {
-                ours.push(next);
-            }
+            let of_owner = |region: &mut RegionBox| map.core_of(region.id) == owner;
+            let ours: Vec<RegionBox> = rest.extract_if(.., of_owner).collect();
             if owner == self.id {
                 self.take_back(ours);
             } else {
@@ -431,7 +472,7 @@ impl Held {
         }
         let ids: Vec<RegionId> = self.regions.iter().map(|region| region.id).collect();
         let router = HeldRouter {
-            map: core.shared.map,
+            map: &core.shared.map,
             ids: &ids,
         };
         let mut spaces: Vec<&mut Keyspace> = self
@@ -478,7 +519,7 @@ impl Drop for Held {
 }
 
 struct HeldRouter<'a> {
-    map: Map,
+    map: &'a Map,
     ids: &'a [RegionId],
 }
 

@@ -31,9 +31,6 @@ use crate::snapshotting::Walk;
 /// Requests (batches, lends) one core may have under way at another.
 pub const CREDITS: u32 = 256;
 
-/// Regions of one core, by bit: bit `i` is its `i`-th region.
-pub type RegionMask = u64;
-
 pub enum Message {
     /// Commands to run here; answered by `Done`.
     Batch(Box<Batch>),
@@ -42,7 +39,7 @@ pub enum Message {
     Lend {
         from: CoreId,
         ticket: usize,
-        mask: RegionMask,
+        regions: Vec<RegionId>,
     },
     /// `owner` lends what `ticket` asked for.
     Lent {

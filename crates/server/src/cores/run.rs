@@ -116,7 +116,7 @@ pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<Region
     match row.keys {
         Keys::Everything => return Route::All,
         Keys::Cursor => return Route::Cursor,
-        keys if map.regions() == 1 => {
+        keys if map.is_single() => {
             let all = matches!(keys, Keys::Sort) && keys.touches_everything(args);
             return if all { Route::All } else { Route::One(0) };
         }

@@ -105,8 +105,8 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
         .map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
     let homes = (0..cores)
         .map(|core| {
-            let own = map.regions_of(core);
-            Home::of(own.start, regions.by_ref().take(own.len()).collect())
+            let own = map.regions_of(core).count();
+            Home::of(&map, core, regions.by_ref().take(own).collect())
         })
         .collect();
     let shared = Arc::new(Shared::with(settings, map, commands, Some(durable)));

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::Core;
+use super::{Core, RegionId};
 use crate::{memory, reaper};
 
 /// Keys expired between two looks at the clock.
@@ -55,21 +55,22 @@ impl Core {
         if self.shared.durable.is_some() {
             return self.expire_by_log();
         }
-        let count = self.home.borrow().count();
-        let mut at = 0;
-        while at < count
+        let mut places = self.home.borrow().places().peekable();
+        while places.peek().is_some()
             && self.settings().active_expire
             && !self.shared.is_expiry_paused(self.now_ms())
         {
             let slice = slice(self.settings().active_expire_effort);
             let started = Instant::now();
-            while at < count && started.elapsed() < slice {
-                if self.expire_step(at) < STEP {
-                    at += 1;
+            while let Some(&place) = places.peek()
+                && started.elapsed() < slice
+            {
+                if self.expire_step(place) < STEP {
+                    places.next();
                 }
             }
             self.on_effects();
-            if at < count {
+            if places.peek().is_some() {
                 self.poke_inbox();
                 tokio::task::yield_now().await;
                 tokio::time::sleep(PAUSE).await;
@@ -84,18 +85,12 @@ impl Core {
         if !self.settings().active_expire || self.shared.is_expiry_paused(self.now_ms()) {
             return;
         }
-        let (first, count) = {
-            let home = self.home.borrow();
-            (home.first(), home.count())
-        };
-        for region in first..first + count {
-            self.expire_rows(region);
-        }
+        let places = self.home.borrow().places();
+        places.for_each(|region| self.expire_rows(region));
     }
 
-    fn expire_step(&self, at: usize) -> usize {
+    fn expire_step(&self, id: RegionId) -> usize {
         let mut home = self.home.borrow_mut();
-        let id = home.first() + at;
         let Some(region) = home.region_mut(id) else {
             return 0;
         };

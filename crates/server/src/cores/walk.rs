@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Core;
+use super::{Core, RegionId};
 use crate::snapshotting::{Chunks, Walk};
 
 const SLICE: Duration = Duration::from_micros(500);
@@ -24,7 +24,7 @@ impl Core {
 
     async fn walk(self: Rc<Self>, walk: Walk) {
         let Walk { mut chunks, run } = walk;
-        let mut left: Vec<usize> = (0..self.home.borrow().count()).collect();
+        let mut left: Vec<RegionId> = self.home.borrow().places().collect();
         while !left.is_empty() {
             if run.is_given_up() {
                 chunks.give_up();
@@ -56,16 +56,15 @@ impl Core {
     }
 
     /// Encodes for the time of a slice; false if nothing could be done.
-    fn walk_slice(&self, chunks: &mut Chunks, left: &mut Vec<usize>, one_step: bool) -> bool {
+    fn walk_slice(&self, chunks: &mut Chunks, left: &mut Vec<RegionId>, one_step: bool) -> bool {
         let began = Instant::now();
         let (mut at, mut worked) = (0, false);
         let mut home = self.home.borrow_mut();
-        let first = home.first();
         while let Some(&region) = left.get(at) {
             if !chunks.has_room() || (worked && (one_step || began.elapsed() > SLICE)) {
                 break;
             }
-            let Some(region) = home.region_mut(first + region) else {
+            let Some(region) = home.region_mut(region) else {
                 at += 1;
                 continue;
             };

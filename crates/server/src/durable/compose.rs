@@ -41,7 +41,16 @@ pub fn is_logged_as_given(row: &Command) -> bool {
 impl Core {
     /// A batch with writes has come: it becomes part of its region's next entry.
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
-        self.home.borrow_mut().turn_mut(batch.region).push(batch);
+        let mut home = self.home.borrow_mut();
+        match home.turn_mut(batch.region) {
+            Some(turn) => turn.push(batch),
+            None => {
+                drop(home);
+                let refusal = base::Refusal::new("TRYAGAIN the region is leaving this node");
+                return self.refuse_batch(batch, &refusal);
+            }
+        }
+        drop(home);
         self.wake_composer();
     }
 
@@ -66,13 +75,8 @@ impl Core {
     }
 
     pub(crate) fn compose_home(self: &Rc<Self>) {
-        let (first, count) = {
-            let home = self.home.borrow();
-            (home.first(), home.count())
-        };
-        for region in first..first + count {
-            self.compose(region);
-        }
+        let places = self.home.borrow().places();
+        places.for_each(|region| self.compose(region));
     }
 
     /// Makes entries of what waits for a region, unless somebody waits to borrow it: then what is
@@ -93,15 +97,17 @@ impl Core {
             .as_ref()
             .and_then(|durable| durable.refusal())
         {
-            let batches = std::mem::take(self.home.borrow_mut().turn_mut(id));
-            for batch in batches {
+            let mut home = self.home.borrow_mut();
+            let batches = home.turn_mut(id).map(std::mem::take);
+            drop(home);
+            for batch in batches.unwrap_or_default() {
                 self.refuse_batch(batch, &refusal);
             }
             return;
         }
         loop {
             let mut home = self.home.borrow_mut();
-            if home.turn_mut(id).is_empty() || not_now(&home) {
+            if home.turn_mut(id).is_none_or(|turn| turn.is_empty()) || not_now(&home) {
                 return;
             }
             let batches = {
@@ -114,7 +120,7 @@ impl Core {
                 if region.member.as_deref().is_none_or(is_busy) {
                     return;
                 }
-                take_entry(home.turn_mut(id))
+                home.turn_mut(id).map(take_entry).unwrap_or_default()
             };
             let Some(region) = home.region_mut(id) else {
                 return;

@@ -266,7 +266,7 @@ async fn digest_values(
     reply: &mut Reply,
 ) -> Result<(), Refusal> {
     let (db, settings) = (session.db, session.shared().settings.current());
-    let map = session.shared().map;
+    let map = session.shared().map.clone();
     let mut held = session.hold_all().await;
     let keys = args.iter_from(2).map(|key| (db, key.into()));
     held.load_missing_of(keys.collect()).await;
@@ -300,7 +300,7 @@ async fn populate(
         None => 0,
     };
     let (db, settings) = (session.db, session.shared().settings.current());
-    let map = session.shared().map;
+    let map = session.shared().map.clone();
     let mut held = session.hold_all().await;
     let mut spaces: Vec<&mut Keyspace> = held.spaces().collect();
     for number in 0..count {

@@ -121,7 +121,7 @@ fn watch<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
         if session.multi.is_some() {
             return Err(Refusal::new("ERR WATCH inside MULTI is not allowed"));
         }
-        let map = session.shared().map;
+        let map = session.shared().map.clone();
         let mut regions: Vec<_> = args.iter_from(1).map(|key| map.region_of(key)).collect();
         regions.sort_unstable();
         regions.dedup();

@@ -161,7 +161,7 @@ impl Connection {
             is_held: true,
         };
         let out = &mut self.work.out;
-        let map = core.shared.map;
+        let map = &core.shared.map;
         let Some(mut cursor) = base::number::parse_u64(args.at(1)) else {
             // The command itself says what is wrong with the cursor.
             let any = map.any_of(core.id);
@@ -173,8 +173,7 @@ impl Connection {
         let (mut keys, mut found, enough) = (Vec::new(), 0, scan_count(&args));
         loop {
             let region = (cursor >> CURSOR_BITS) as RegionId;
-            let owner = map.core_of(region.min(map.regions() - 1));
-            let regions = map.regions_of(owner);
+            let regions = map.scanned_with(region);
             let first = (regions.start as u64) << CURSOR_BITS;
             let command = with_cursor(&args, &(cursor - first).to_string());
             let mut again = Again::default();
