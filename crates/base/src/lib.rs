@@ -1,10 +1,11 @@
-//! What every layer shares: slots and ids, limits, the refusal told to clients, numbers as Redis
+//! What every layer shares: slots, ids and descriptors of regions, limits, the refusal told to clients, numbers as Redis
 //! reads and writes them, glob patterns.
 //!
 //! Pure, and free of anything that belongs to one layer only. If a thing is used by a single
 //! crate, it lives there, not here.
 
 mod atom;
+pub mod cluster;
 pub mod extended;
 pub mod glob;
 pub mod limits;

@@ -36,6 +36,22 @@ const PURE_MAY_LINK: &[&str] = &[
     "fastrand",
     "foldhash",
     "itoa",
+    // protobuf on plain structs
+    "bytes",
+    "prost",
+    // run at build time only: what prost's derive macro is made of
+    "anyhow",
+    "either",
+    "itertools",
+    "prost-derive",
+    "proc-macro2",
+    "quote",
+    "syn",
+    "unicode-ident",
+    // behind features that are off; named by `cargo metadata` all the same
+    "serde",
+    "serde_core",
+    "serde_derive",
 ];
 
 /// What raft-rs brings along, for `replica` alone. It links `rand` for its election timeouts; ours
