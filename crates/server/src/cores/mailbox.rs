@@ -66,7 +66,7 @@ pub enum Message {
     /// The log writer has these (region, number) on disk, or never will. With a ticket they are of a
     /// task of this core that holds the regions.
     Logged {
-        numbers: Vec<(u64, u64)>,
+        numbers: Vec<(RegionId, u64)>,
         ticket: Option<usize>,
         ok: bool,
     },

@@ -95,7 +95,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
         log::notice(&settings, &text);
     }
     let map = Map::of_regions(recovered.regions.len(), cores);
-    let durable = Durable::start(stores, settings.log_sync, recovered.applied);
+    let durable = Durable::start(stores, settings.log_sync, recovered.progress);
     let durable = durable.map_err(StartError::Thread)?;
     durable.regions_known(recovered.regions.iter().map(|(space, _)| space));
     let mut regions = recovered

@@ -8,6 +8,7 @@
 //! Behind a checkpoint the store may drop what deleted collections have left; a second thread waits
 //! for that, since it takes as long as it takes.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::rows::{Family, State, Tier, layout};
 
-use super::{Durable, log_id};
+use super::Durable;
 use crate::Shared;
 use crate::cores::Message;
 
@@ -86,7 +87,7 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar), tidying: &Sender<u64
     };
     let mut last = Instant::now();
     let mut told = 0;
-    let mut cut_at: Vec<u64> = vec![0; durable.applied.len()];
+    let mut cut_at = HashMap::new();
     loop {
         let stopping = {
             let stopping = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,10 +103,9 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar), tidying: &Sender<u64
             || durable.logged_bytes.load(Ordering::Relaxed) > limit
             || last.elapsed() > LATEST;
         let moved = durable
-            .applied
-            .iter()
-            .zip(&cut_at)
-            .any(|(applied, &cut)| applied.load(Ordering::Acquire) > cut);
+            .progress
+            .regions()
+            .any(|(_, log, applied)| cut_at.get(&log).is_none_or(|&cut| applied > cut));
         if (due && moved || compact) && !durable.is_failed() {
             last = Instant::now();
             if let Err(reason) = cut(shared, durable, &mut cut_at) {
@@ -125,8 +125,7 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar), tidying: &Sender<u64
 /// after the flush.
 fn alive(durable: &Durable) -> Result<Vec<(u64, u64)>, String> {
     let mut alive = Vec::new();
-    for region in 0..durable.applied.len() {
-        let home = log_id(region);
+    for (_, home, _) in durable.progress.regions() {
         let mut state = Some(State::default());
         let key = layout::state_key(home);
         let rows = &durable.stores.rows;
@@ -140,29 +139,26 @@ fn alive(durable: &Durable) -> Result<Vec<(u64, u64)>, String> {
     Ok(alive)
 }
 
-fn cut(shared: &Shared, durable: &Durable, cut_at: &mut [u64]) -> Result<(), String> {
-    let applied: Vec<u64> = durable
-        .applied
-        .iter()
-        .map(|applied| applied.load(Ordering::Acquire))
-        .collect();
+/// `cut_at`: by log id, the applied index of the last time.
+fn cut(shared: &Shared, durable: &Durable, cut_at: &mut HashMap<u64, u64>) -> Result<(), String> {
+    let regions: Vec<_> = durable.progress.regions().collect();
     durable.logged_bytes.store(0, Ordering::Relaxed);
     let alive = alive(durable)?;
     let flushed = durable.stores.rows.checkpoint();
     flushed.map_err(|error| format!("the store cannot flush: {error:?}"))?;
     durable.stores.rows.set_alive(&alive);
-    for (region, (&applied, cut_at)) in applied.iter().zip(cut_at).enumerate() {
-        if applied <= *cut_at {
+    for (place, log, applied) in regions {
+        if cut_at.get(&log).is_some_and(|&cut| applied <= cut) {
             continue;
         }
         // The last entry stays: its term is asked for when the log goes on behind it.
-        let cut = durable.stores.log.truncate(log_id(region), applied);
+        let cut = durable.stores.log.truncate(log, applied);
         cut.map_err(|error| format!("the log cannot be cut: {error:?}"))?;
-        *cut_at = applied;
-        let owner = shared.map.core_of(region);
+        cut_at.insert(log, applied);
+        let owner = shared.map.core_of(place);
         if let Some(mailbox) = shared.mailboxes.get(owner) {
             mailbox.send(Message::Cut {
-                region,
+                region: place,
                 index: applied,
             });
         }

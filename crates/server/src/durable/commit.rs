@@ -187,7 +187,7 @@ impl Held {
         if !self.is_dirty() {
             return Ok(());
         }
-        let mut writes = Vec::new();
+        let (mut places, mut writes) = (Vec::new(), Vec::new());
         let mut all: Vec<(usize, u64, Changes)> = Vec::new();
         for (at, region) in self.regions_mut().iter_mut().enumerate() {
             let Some(member) = region.member.as_deref_mut() else {
@@ -209,7 +209,10 @@ impl Held {
             }
             let index = member.replica.last_index();
             member.replica.ready(&mut member.ready);
-            writes.extend(member.ready.write.take());
+            if let Some(write) = member.ready.write.take() {
+                places.push(region.id);
+                writes.push(write);
+            }
             all.push((at, index, changes));
         }
         if let Some(refusal) = durable.refusal() {
@@ -217,7 +220,7 @@ impl Held {
         }
         let ticket = Ticket::new(&core);
         let numbers: Vec<u64> = writes.iter().map(|write| write.number).collect();
-        log(&core.shared, core.id, writes, Some(ticket.number()));
+        log(&core.shared, core.id, places, writes, Some(ticket.number()));
         let Answer::Logged(ok) = ticket.await else {
             return Err(Refusal::new("ERR internal error"));
         };
@@ -238,7 +241,7 @@ impl Held {
                 member.replica.on_applied(*index);
             }
             if written {
-                durable.note_applied(region.id, *index);
+                durable.progress.note_applied(region.id, *index);
             } else if let Some(member) = region.member.as_deref_mut() {
                 // Only the log has it: that must not be cut behind it, and collections on rows must
                 // not look for it in the store.

@@ -23,7 +23,7 @@ use replica::entry::EntryWriter;
 use resp::Args;
 
 use super::member::Serve;
-use super::{Flight, log, log_id};
+use super::{Flight, log};
 use crate::cores::{BatchBox, Core, Home, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
@@ -288,7 +288,7 @@ impl Core {
                 member.ready.write.take()
             };
             match write {
-                Some(write) => log(&self.shared, self.id, vec![write], None),
+                Some(write) => log(&self.shared, self.id, vec![id], vec![write], None),
                 None => break,
             }
         }
@@ -296,11 +296,9 @@ impl Core {
     }
 
     /// The writer has words for regions of this core.
-    pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(u64, u64)], ok: bool) {
+    pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(RegionId, u64)], ok: bool) {
         self.begin_batch();
-        for &(log, number) in numbers {
-            let id = super::region_of_log(log);
-            debug_assert_eq!(log_id(id), log);
+        for &(id, number) in numbers {
             if !ok {
                 self.fail_region(id);
                 continue;

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::DbIndex;
 use keyspace::rows::{Changes, RowStore, WriteError};
 use replica::{Committed, Ready, Replica};
 
+use super::Progress;
 use crate::cores::{BatchBox, Region, Waiter};
 
 pub struct Member {
@@ -28,8 +28,7 @@ pub struct Member {
     /// Since when the store takes nothing; 0: it does.
     pub busy_since_ms: u64,
     rows: Arc<dyn RowStore>,
-    /// By region: the last entry whose rows are in the store.
-    applied: Arc<[AtomicU64]>,
+    progress: Arc<Progress>,
     /// The last entry that removes due keys.
     pub expiring: u64,
     pub last_stamp_ms: u64,
@@ -76,14 +75,14 @@ impl Member {
         replica: Replica,
         last_stamp_ms: u64,
         rows: Arc<dyn RowStore>,
-        applied: Arc<[AtomicU64]>,
+        progress: Arc<Progress>,
     ) -> Self {
         Member {
             replica,
             open: None,
             busy_since_ms: 0,
             rows,
-            applied,
+            progress,
             flights: VecDeque::new(),
             committed: VecDeque::new(),
             failed: false,
@@ -145,9 +144,7 @@ impl Region {
         if done.is_rows {
             self.space.apply_rows(&done.changes);
         }
-        if let Some(applied) = member.applied.get(self.id) {
-            applied.store(done.index, Ordering::Release);
-        }
+        member.progress.note_applied(self.id, done.index);
         done.changes.clear();
         member.changes = done.changes;
         Ok(())

@@ -30,6 +30,7 @@ mod flight;
 mod keys;
 mod load;
 mod member;
+mod progress;
 mod readers;
 mod recover;
 mod rehearse;
@@ -50,6 +51,7 @@ pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
 pub use member::{Flight, Member};
+pub use progress::Progress;
 pub use recover::{RecoverError, recover, region_count};
 pub use writer::{Job, LogSync, LogWriter};
 
@@ -71,8 +73,7 @@ pub struct Durable {
     pub stores: Stores,
     pub writer: LogWriter,
     pub readers: Readers,
-    /// By region: the last entry whose rows are in the store.
-    pub applied: Arc<[AtomicU64]>,
+    pub progress: Arc<Progress>,
     /// Why writes are refused for good: the log or the store failed.
     failed: OnceLock<String>,
     /// Bytes given to the log since it was last cut.
@@ -94,13 +95,13 @@ impl Durable {
     pub fn start(
         stores: Stores,
         sync: LogSync,
-        applied: Arc<[AtomicU64]>,
+        progress: Arc<Progress>,
     ) -> std::io::Result<Durable> {
         let readers = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
         Ok(Durable {
             writer: LogWriter::start(stores.log.clone(), sync)?,
             readers: Readers::start(stores.rows.clone(), readers)?,
-            applied,
+            progress,
             failed: OnceLock::new(),
             logged_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -119,10 +120,7 @@ impl Durable {
     /// All regions are open: the store may tidy up.
     pub fn regions_known<'a>(&self, spaces: impl Iterator<Item = &'a Keyspace>) {
         let mut alive = Vec::new();
-        for (space, applied) in spaces.zip(self.applied.iter()) {
-            alive.extend(space.alive());
-            applied.store(space.applied_index(), Ordering::Release);
-        }
+        spaces.for_each(|space| alive.extend(space.alive()));
         self.stores.rows.set_alive(&alive);
         self.stores.rows.start_compaction();
     }
@@ -160,16 +158,17 @@ impl Durable {
     pub fn is_failed(&self) -> bool {
         self.failed.get().is_some()
     }
-
-    fn note_applied(&self, region: RegionId, index: u64) {
-        if let Some(applied) = self.applied.get(region) {
-            applied.store(index, Ordering::Release);
-        }
-    }
 }
 
-/// Sends log writes to the writer; the core hears of it when they are on disk.
-fn log(shared: &Arc<Shared>, core: CoreId, writes: Vec<LogWrite>, ticket: Option<usize>) {
+/// Sends log writes of the regions at `places` to the writer; the core hears of it when they are on
+/// disk.
+fn log(
+    shared: &Arc<Shared>,
+    core: CoreId,
+    places: Vec<RegionId>,
+    writes: Vec<LogWrite>,
+    ticket: Option<usize>,
+) {
     let Some(durable) = &shared.durable else {
         return;
     };
@@ -188,9 +187,10 @@ fn log(shared: &Arc<Shared>, core: CoreId, writes: Vec<LogWrite>, ticket: Option
             if let (Err(error), Some(durable)) = (&result, &home.durable) {
                 durable.fail(error);
             }
-            let numbers = writes
+            let numbers = places
                 .iter()
-                .map(|write| (write.region, write.number))
+                .zip(&writes)
+                .map(|(&place, write)| (place, write.number))
                 .collect();
             if let Some(mailbox) = home.mailboxes.get(core) {
                 mailbox.send(Message::Logged {
@@ -203,13 +203,10 @@ fn log(shared: &Arc<Shared>, core: CoreId, writes: Vec<LogWrite>, ticket: Option
     });
 }
 
-/// The log's name of a region: they count from one, zero is the meta service's.
+/// The log's name of a region of a node that is alone: they count from one, zero is the meta
+/// service's.
 pub fn log_id(region: RegionId) -> u64 {
     region as u64 + 1
-}
-
-fn region_of_log(id: u64) -> RegionId {
-    id.saturating_sub(1) as RegionId
 }
 
 /// Given database, key, value and deadline.

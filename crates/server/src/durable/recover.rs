@@ -1,7 +1,6 @@
 //! The start of a durable node: rows as of the last checkpoint, then the log behind them, run again.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use keyspace::rows::{self, Changes, Family, RowError, RowSource, RowStore, Tier, WriteError};
@@ -9,7 +8,7 @@ use keyspace::{Keyspace, Tuning};
 use replica::{LogError, Ready, Replica, ReplicaConfig, ReplicaError};
 
 use super::apply::apply_payload;
-use super::{Member, Stores, log_id};
+use super::{Member, Progress, Stores, log_id};
 use crate::commands::Commands;
 
 /// What a node knows of itself, in the family of states.
@@ -64,8 +63,7 @@ impl From<ReplicaError> for RecoverError {
 pub struct Recovered {
     /// By region.
     pub regions: Vec<(Keyspace, Box<Member>)>,
-    /// By region: the last entry whose rows are in the store.
-    pub applied: Arc<[AtomicU64]>,
+    pub progress: Arc<Progress>,
     /// Entries of the log that were run again.
     pub replayed: u64,
     pub took: Duration,
@@ -79,23 +77,25 @@ pub fn recover(
     seed: u64,
     commands: &Commands,
     tuning: &Tuning,
-    progress: &mut dyn FnMut(u64),
+    tell: &mut dyn FnMut(u64),
 ) -> Result<Recovered, RecoverError> {
     let began = Instant::now();
     let count = region_count(&*stores.rows, cores)?;
-    let applied: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+    let progress = Arc::new(Progress::new(count));
     let mut replay = Replay {
         stores,
-        applied: applied.clone(),
+        known: progress.clone(),
         commands,
         tuning,
         replayed: 0,
         told: began,
-        progress,
+        tell,
     };
     let mut regions = Vec::with_capacity(count);
     for region in 0..count {
-        regions.push(replay.open(log_id(region), seed ^ log_id(region))?);
+        let (space, member) = replay.open(log_id(region), seed ^ log_id(region))?;
+        progress.set_region(region, log_id(region), space.applied_index());
+        regions.push((space, member));
     }
     let replayed = replay.replayed;
     if replayed > 0 {
@@ -103,7 +103,7 @@ pub fn recover(
     }
     Ok(Recovered {
         regions,
-        applied,
+        progress,
         replayed,
         took: began.elapsed(),
     })
@@ -141,12 +141,12 @@ pub fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverE
 
 struct Replay<'a> {
     stores: &'a Stores,
-    applied: Arc<[AtomicU64]>,
+    known: Arc<Progress>,
     commands: &'a Commands,
     tuning: &'a Tuning,
     replayed: u64,
     told: Instant,
-    progress: &'a mut dyn FnMut(u64),
+    tell: &'a mut dyn FnMut(u64),
 }
 
 impl Replay<'_> {
@@ -186,8 +186,8 @@ impl Replay<'_> {
             }
         }
         let stamp_ms = space.last_stamp_ms();
-        let (rows, applied) = (rows.clone(), self.applied.clone());
-        let mut member = Member::new(replica, stamp_ms, rows, applied);
+        let (rows, known) = (rows.clone(), self.known.clone());
+        let mut member = Member::new(replica, stamp_ms, rows, known);
         member.feed = self.stores.feed.then(Changes::new);
         Ok((space, Box::new(member)))
     }
@@ -229,7 +229,7 @@ impl Replay<'_> {
         self.replayed += 1;
         if self.told.elapsed() > PROGRESS {
             self.told = Instant::now();
-            (self.progress)(self.replayed);
+            (self.tell)(self.replayed);
         }
         Ok(())
     }
