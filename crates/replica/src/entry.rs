@@ -27,7 +27,7 @@ mod write;
 
 use std::fmt;
 
-pub use read::{Body, Command, Commands, Decoded, Expirations, Expired, decode};
+pub use read::{Body, Command, Commands, Decoded, Expirations, Expired, decode, is_rows};
 pub use write::{EntryWriter, ExpireWriter, rows_payload};
 
 /// The version this code writes, and the newest it reads.

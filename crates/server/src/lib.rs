@@ -15,6 +15,7 @@
 //! shape [`SessionCommand`] gives them; all other commands come from the `command` crate.
 
 pub mod clients;
+pub mod cluster;
 pub mod commands;
 pub mod cores;
 pub mod durable;

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Commands;
 use crate::clients::Clients;
+use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
 use crate::durable::Durable;
 use crate::latency::Latency;
@@ -21,6 +22,8 @@ pub struct Shared {
     pub map: Map,
     /// The log and the store, of a durable node.
     pub durable: Option<Durable>,
+    /// The peers and the routes, of a cluster node.
+    pub cluster: Option<Arc<Cluster>>,
     pub clients: Clients,
     /// By core.
     pub stats: Box<[CoreStats]>,
@@ -71,6 +74,7 @@ impl Shared {
         Shared {
             map,
             durable,
+            cluster: None,
             stats: (0..cores)
                 .map(|_| CoreStats::new(commands.stat_count()))
                 .collect(),

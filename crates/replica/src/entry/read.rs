@@ -5,6 +5,11 @@ use super::{
     VERSION,
 };
 
+/// Whether a payload brings rows; nothing else of it is looked at.
+pub fn is_rows(payload: &[u8]) -> bool {
+    payload.get(1) == Some(&KIND_ROWS)
+}
+
 /// A payload that is known to be well formed.
 #[derive(Debug, Clone)]
 pub struct Decoded<'a> {

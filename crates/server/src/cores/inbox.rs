@@ -68,6 +68,10 @@ impl Core {
                 self.begin_batch();
                 self.take_back(regions);
             }
+            Message::Keep(keep) => self.on_keep(*keep),
+            Message::Kept { ticket, fate } => {
+                let _ = self.tickets.deliver(ticket, Answer::Kept(fate));
+            }
             Message::Served { ticket, reply } => {
                 let _ = self.tickets.deliver(ticket, Answer::Served(Some(reply)));
             }

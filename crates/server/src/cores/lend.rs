@@ -325,7 +325,7 @@ impl Core {
     }
 
     /// Regions come home: their effects are handled, then those in line get their turn.
-    pub(super) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
+    pub(crate) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
         let mut effects = false;
         let returned: Vec<RegionId> = regions.iter().map(|region| region.id).collect();
         {
@@ -418,6 +418,10 @@ impl Held {
     }
 
     pub(crate) fn regions_mut(&mut self) -> &mut [RegionBox] {
+        &mut self.regions
+    }
+
+    pub(crate) fn regions_vec(&mut self) -> &mut Vec<RegionBox> {
         &mut self.regions
     }
 

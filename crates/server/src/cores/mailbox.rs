@@ -26,6 +26,7 @@ use keyspace::rows::{LoadRequest, Loaded, RowError};
 use super::batch::Batch;
 use super::region::RegionBox;
 use super::{CoreId, RegionId};
+use crate::durable::{Fate, Keep};
 use crate::snapshotting::Walk;
 
 /// Requests (batches, lends) one core may have under way at another.
@@ -58,6 +59,12 @@ pub enum Message {
     /// A blocked command gave up while somebody looked for its reply: there is none.
     Unserved {
         ticket: usize,
+    },
+    /// A region comes home with changes to be kept (on a cluster node); answered by `Kept`.
+    Keep(Box<Keep>),
+    Kept {
+        ticket: usize,
+        fate: Fate,
     },
     /// Another core found nothing of its own to evict.
     Evict,

@@ -44,7 +44,7 @@ pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message};
 pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Places, REGIONS_PER_CORE, RegionId};
 pub(crate) use prefetch::{AHEAD_KEYS, Coming, prefetch_in};
-pub use region::{Claim, Region, Waiter, WatchFlag};
+pub use region::{Claim, Region, RegionBox, Waiter, WatchFlag};
 pub use run::{Absent, Again, Call, Cold, Ran, Route, call_function, route};
 pub(crate) use serve::only_key;
 pub use start::{Server, StartError, start, start_durable};
@@ -204,6 +204,10 @@ impl Core {
     /// The sessions of this core.
     pub fn clients(&self) -> &RefCell<BTreeMap<u64, Arc<Client>>> {
         &self.clients
+    }
+
+    pub(crate) fn tickets(&self) -> &Tickets {
+        &self.tickets
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -76,6 +76,18 @@ impl Region {
         }
     }
 
+    /// Another state of the same region: who watches a key does not know what became of it, who waits
+    /// goes on waiting.
+    pub fn replace_space(&mut self, space: Keyspace) {
+        self.space = space;
+        for (place, interest) in &mut self.interest {
+            interest.flag_watchers();
+            if let Some((&db, key)) = place.split_first() {
+                self.space.watch(db, key);
+            }
+        }
+    }
+
     /// Whether it may be lent: nothing of it is on its way through the log.
     pub fn is_quiet(&self) -> bool {
         self.member.as_ref().is_none_or(|member| member.is_quiet())

@@ -16,6 +16,7 @@ use slab::Slab;
 use super::Core;
 use super::batch::Batch;
 use super::region::RegionBox;
+use crate::durable::Fate;
 
 pub enum Answer {
     Batch(Box<Batch>),
@@ -28,6 +29,8 @@ pub enum Answer {
     Warmed,
     /// Whether entries of held regions are on disk.
     Logged(bool),
+    /// What became of changes to a held region, on a cluster node.
+    Kept(Fate),
 }
 
 enum State {

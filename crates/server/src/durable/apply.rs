@@ -14,12 +14,13 @@ use base::{DbIndex, Refusal};
 use command::Attempt;
 use keyspace::rows::{self, Changes, ColdRows, RowSource, Tier, WriteError};
 use keyspace::{Keyspace, Tuning, View};
-use replica::entry::{self, Body};
+use replica::entry::{self, Body, EntryError};
 use resp::{Args, Protocol, Reply, Span};
 
-use super::Flight;
+use super::keep::{Fate, try_again};
 use super::keys::each_key;
 use super::member::{Unwritten, seed_of};
+use super::{Durable, Flight};
 use crate::commands::Commands;
 use crate::cores::{Core, Region, RegionId, Waiter, call_function};
 
@@ -36,6 +37,8 @@ const BUSY: Duration = Duration::from_millis(1);
 enum Step {
     /// An entry is applied; these wait for it.
     Applied(Option<Flight>, Vec<(Arc<Waiter>, Vec<u8>)>),
+    /// Another leader's entry took the place of one that this node proposed.
+    Overtaken(Flight),
     Nothing,
     /// Keys and rows are not in memory; how often such rows were met before.
     Cold(Vec<(DbIndex, Box<[u8]>)>, Vec<ColdRows>, u8),
@@ -66,8 +69,12 @@ impl Core {
                         for batch in flight.batches {
                             self.finish_batch(batch);
                         }
+                        if let Some(kept) = flight.kept {
+                            self.answer_kept(kept.from, kept.ticket, Fate::Kept);
+                        }
                     }
                 }
+                Step::Overtaken(flight) => self.on_overtaken(id, flight),
                 Step::Nothing => break,
                 Step::Cold(keys, rows, tries) => {
                     let core = self.clone();
@@ -138,47 +145,66 @@ impl Core {
     }
 
     fn apply_front(self: &Rc<Self>, region: &mut Region) -> Step {
-        let (Some(member), Some(durable)) = (region.member.as_deref_mut(), &self.shared.durable)
-        else {
+        let Some(member) = region.member.as_deref_mut() else {
             return Step::Nothing;
         };
         if member.stalled || member.failed {
             return Step::Nothing;
         }
-        let Some(index) = member.committed.front().map(|committed| committed.index) else {
+        let Some(committed) = member.committed.front() else {
             return Step::Nothing;
         };
-        let ours = member.flights.front().filter(|f| f.index == index);
-        if let Some(flight) = ours {
-            let cold = self.cold_keys(&region.space, flight);
-            if !cold.is_empty() {
-                return Step::Cold(cold, Vec::new(), 0);
+        let (index, term) = (committed.index, committed.term);
+        let front = member.flights.front();
+        let ours = match front.map(|flight| (flight.index, flight.term)) {
+            Some((at, of)) if at < index || at == index && of != term => {
+                return match member.flights.pop_front() {
+                    Some(flight) => Step::Overtaken(flight),
+                    None => Step::Nothing,
+                };
             }
-            let (last, tries) = member.rehearsed;
-            let tries = if last == index { tries } else { 0 };
-            if tries < REHEARSALS {
-                let cold = self.cold_rows(&mut region.space, flight);
-                if !cold.is_empty() {
-                    member.rehearsed = (index, tries + 1);
-                    return Step::Cold(Vec::new(), cold, tries);
-                }
+            Some((at, _)) => at == index,
+            None => false,
+        };
+        match front {
+            Some(flight) if ours && flight.kept.is_some() => self.apply_kept(region, index),
+            Some(_) if ours => self.apply_ours(region, index),
+            _ => self.apply_bytes(region),
+        }
+    }
+
+    /// Applies an entry of commands that sessions of this node wait for.
+    fn apply_ours(self: &Rc<Self>, region: &mut Region, index: u64) -> Step {
+        let (Some(member), Some(durable)) = (region.member.as_deref_mut(), &self.shared.durable)
+        else {
+            return Step::Nothing;
+        };
+        let Some(flight) = member.flights.front() else {
+            return Step::Nothing;
+        };
+        let cold = self.cold_keys(&region.space, flight);
+        if !cold.is_empty() {
+            return Step::Cold(cold, Vec::new(), 0);
+        }
+        let (last, tries) = member.rehearsed;
+        let tries = if last == index { tries } else { 0 };
+        if tries < REHEARSALS {
+            let cold = self.cold_rows(&mut region.space, flight);
+            if !cold.is_empty() {
+                member.rehearsed = (index, tries + 1);
+                return Step::Cold(Vec::new(), cold, tries);
             }
         }
-        let flight = match ours.is_some() {
-            true => member.flights.pop_front(),
-            false => None,
-        };
-        let Some(mut flight) = flight else {
-            return self.apply_bytes(region);
-        };
         if member.unwritten.is_some() {
             // The store did not take the rows before: these would have to wait behind them.
-            member.flights.push_front(flight);
             return match region.settle() {
-                Ok(()) => self.apply_front(region),
+                Ok(()) => self.apply_ours(region, index),
                 Err(error) => self.on_write_error(region, error),
             };
         }
+        let Some(mut flight) = member.flights.pop_front() else {
+            return Step::Nothing;
+        };
         if let Some(committed) = member.committed.pop_front() {
             member.note(region.space.home(), index, &committed.payload);
         }
@@ -188,6 +214,15 @@ impl Core {
         };
         member.open = Some((index, flight.stamp_ms));
         member.replica.on_applied(index);
+        self.settle_if_much(durable, region);
+        Step::Applied(Some(flight), answers)
+    }
+
+    /// Hands rows of applied entries to the store when there are enough of them.
+    fn settle_if_much(&self, durable: &Durable, region: &mut Region) {
+        let Some(member) = region.member.as_deref_mut() else {
+            return;
+        };
         if let Some(reason) = region.space.take_failure() {
             durable.fail(&reason);
             member.failed = true;
@@ -200,47 +235,134 @@ impl Core {
                 member.failed = true;
             }
         }
-        Step::Applied(Some(flight), answers)
     }
 
-    /// Applies an entry that no one here waits for (the first of a leader's term) from its bytes.
-    fn apply_bytes(self: &Rc<Self>, region: &mut Region) -> Step {
-        if let Err(error) = region.settle() {
-            return self.on_write_error(region, error);
+    /// Applies rows that a holder of the region has made. They are in memory already, unless that was
+    /// undone since.
+    fn apply_kept(self: &Rc<Self>, region: &mut Region, index: u64) -> Step {
+        let Some(member) = region.member.as_deref_mut() else {
+            return Step::Nothing;
+        };
+        if member.ahead != Some(index) {
+            return match self.apply_bytes(region) {
+                Step::Applied(..) => {
+                    let member = region.member.as_deref_mut();
+                    let flight = member.and_then(|member| member.flights.pop_front());
+                    Step::Applied(flight, Vec::new())
+                }
+                step => step,
+            };
         }
+        debug_assert!(member.open.is_none(), "it was settled when it was lent");
+        let flight = member.flights.front_mut();
+        let Some(kept) = flight.and_then(|flight| flight.kept.as_mut()) else {
+            return Step::Nothing;
+        };
+        let mut changes = std::mem::take(&mut kept.changes);
+        if let Some(committed) = member.committed.pop_front() {
+            member.note(region.space.home(), index, &committed.payload);
+        }
+        member.take_feed(&mut changes);
+        member.replica.on_applied(index);
+        member.ahead = None;
+        let flight = member.flights.pop_front();
+        member.unwritten = Some(Unwritten {
+            changes,
+            index,
+            is_rows: false,
+        });
+        match region.settle() {
+            Err(WriteError::Failed(reason)) => Step::Failed(reason),
+            // A store that is busy is asked again; the log has it.
+            Ok(()) | Err(WriteError::Busy) => Step::Applied(flight, Vec::new()),
+        }
+    }
+
+    /// Applies an entry that no one here waits for from its bytes: another node proposed it, or it
+    /// begins a leader's term.
+    fn apply_bytes(self: &Rc<Self>, region: &mut Region) -> Step {
         let (Some(member), Some(durable)) = (region.member.as_deref_mut(), &self.shared.durable)
         else {
+            return Step::Nothing;
+        };
+        let Some(committed) = member.committed.front() else {
+            return Step::Nothing;
+        };
+        let commands = &self.shared.commands;
+        let cold = match cold_keys_of(&region.space, &committed.payload, commands) {
+            Ok(cold) => cold,
+            Err(error) => {
+                let index = committed.index;
+                let text = format!("entry {index} of the log cannot be read: {error}");
+                return Step::Failed(text);
+            }
+        };
+        if !cold.is_empty() {
+            return Step::Cold(cold, Vec::new(), 0);
+        }
+        let is_rows = entry::is_rows(&committed.payload);
+        if (is_rows || member.unwritten.is_some())
+            && let Err(error) = region.settle()
+        {
+            return self.on_write_error(region, error);
+        }
+        let Some(member) = region.member.as_deref_mut() else {
             return Step::Nothing;
         };
         let Some(committed) = member.committed.pop_front() else {
             return Step::Nothing;
         };
         let (index, settings) = (committed.index, self.settings().clone());
-        let mut changes = std::mem::take(&mut member.changes);
-        let applied = apply_payload(
+        let ran = run_payload(
             &mut region.space,
             &*durable.stores.rows,
             index,
             &committed.payload,
-            &self.shared.commands,
+            commands,
             &settings.tuning,
-            &mut changes,
         );
-        let is_rows = match applied {
-            Ok(is_rows) => is_rows,
-            Err(reason) => return Step::Failed(reason),
-        };
-        member.replica.on_applied(index);
         member.note(region.space.home(), index, &committed.payload);
-        member.take_feed(&mut changes);
-        member.unwritten = Some(Unwritten {
-            changes,
-            index,
-            is_rows,
-        });
-        match region.settle() {
-            Ok(()) => Step::Applied(None, Vec::new()),
-            Err(error) => self.on_write_error(region, error),
+        member.replica.on_applied(index);
+        match ran {
+            Err(reason) => Step::Failed(reason),
+            Ok(Brought::Commands { stamp_ms }) => {
+                member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
+                member.open = Some((index, stamp_ms));
+                self.settle_if_much(durable, region);
+                Step::Applied(None, Vec::new())
+            }
+            Ok(Brought::Rows {
+                mut changes,
+                stamp_ms,
+            }) => {
+                member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
+                member.take_feed(&mut changes);
+                member.unwritten = Some(Unwritten {
+                    changes,
+                    index,
+                    is_rows: true,
+                });
+                match region.settle() {
+                    Ok(()) => Step::Applied(None, Vec::new()),
+                    Err(error) => self.on_write_error(region, error),
+                }
+            }
+        }
+    }
+
+    /// What this node proposed at an index never was: another leader's entry is there.
+    fn on_overtaken(self: &Rc<Self>, id: RegionId, flight: Flight) {
+        let refusal = try_again();
+        for serve in flight.serves.into_iter().rev() {
+            if let Some(region) = self.home.borrow_mut().region_mut(id) {
+                self.put_back(region, serve.waiter, serve.db, &serve.key);
+            }
+        }
+        for batch in flight.batches {
+            self.refuse_batch(batch, &refusal);
+        }
+        if let Some(kept) = flight.kept {
+            self.answer_kept(kept.from, kept.ticket, Fate::Never(refusal));
         }
     }
 
@@ -323,41 +445,48 @@ impl Core {
     }
 }
 
-/// Runs an entry from its bytes alone, as a replica or a restarted node does. Its rows are left in
-/// `changes`; true if it brought them itself, so that memory has to follow once they are written.
-pub fn apply_payload(
+/// What an entry brought.
+pub enum Brought {
+    /// They have run; their rows are the keyspace's to give.
+    Commands { stamp_ms: u64 },
+    /// To be written; then memory follows (`Keyspace::apply_rows`).
+    Rows { changes: Changes, stamp_ms: u64 },
+}
+
+/// Runs an entry from its bytes alone, as a replica or a restarted node does, behind those whose rows
+/// were not taken yet. For an entry of rows there must be none such.
+pub fn run_payload(
     space: &mut Keyspace,
     rows: &dyn RowSource,
     index: u64,
     payload: &[u8],
     commands: &Commands,
     tuning: &Tuning,
-    changes: &mut Changes,
-) -> Result<bool, String> {
-    changes.clear();
+) -> Result<Brought, String> {
     if payload.is_empty() {
         // A leader began its term.
-        space.begin_entry(index);
-        space.end_entry(space.last_stamp_ms(), changes);
-        return Ok(false);
+        space.continue_entry(index);
+        let stamp_ms = space.last_stamp_ms();
+        return Ok(Brought::Commands { stamp_ms });
     }
     let entry = entry::decode(payload)
         .map_err(|error| format!("entry {index} of the log cannot be read: {error}"))?;
+    let stamp_ms = entry.stamp_ms;
     match entry.body {
         Body::Rows(bytes) => {
-            *changes = Changes::decode(bytes)
+            let changes = Changes::decode(bytes)
                 .ok_or_else(|| format!("entry {index} of the log has rows that cannot be read"))?;
-            return Ok(true);
+            return Ok(Brought::Rows { changes, stamp_ms });
         }
         Body::Expire(keys) => {
-            space.begin_entry(index);
+            space.continue_entry(index);
             for expired in keys {
                 fetch(space, rows, expired.db, expired.key)?;
                 space.expire_key(expired.db, expired.key, expired.deadline_ms);
             }
         }
         Body::Commands(given) => {
-            space.begin_entry(index);
+            space.continue_entry(index);
             let mut spans: Vec<Span> = Vec::new();
             let mut reply = Reply::new(Protocol::Resp2);
             for (nth, command) in given.enumerate() {
@@ -378,7 +507,7 @@ pub fn apply_payload(
                 cold?;
                 reply.truncate(0);
                 let seed = seed_of(entry.seed, nth);
-                let view = View::one(space, command.db, entry.stamp_ms, seed, tuning);
+                let view = View::one(space, command.db, stamp_ms, seed, tuning);
                 // What it answered, or that it was refused or broke, was told when it first ran.
                 let _ = catch_unwind(AssertUnwindSafe(|| -> Result<Attempt, Refusal> {
                     call_function(row, view, &args, &mut reply)
@@ -386,8 +515,67 @@ pub fn apply_payload(
             }
         }
     }
-    space.end_entry(entry.stamp_ms, changes);
-    Ok(false)
+    Ok(Brought::Commands { stamp_ms })
+}
+
+/// Runs one entry and takes its rows. True if it brought them itself, so that memory has to follow
+/// once they are written.
+pub fn apply_payload(
+    space: &mut Keyspace,
+    rows: &dyn RowSource,
+    index: u64,
+    payload: &[u8],
+    commands: &Commands,
+    tuning: &Tuning,
+    changes: &mut Changes,
+) -> Result<bool, String> {
+    changes.clear();
+    match run_payload(space, rows, index, payload, commands, tuning)? {
+        Brought::Commands { stamp_ms } => {
+            space.end_entry(stamp_ms, changes);
+            Ok(false)
+        }
+        Brought::Rows {
+            changes: brought, ..
+        } => {
+            *changes = brought;
+            Ok(true)
+        }
+    }
+}
+
+/// Keys of an entry that are not in memory.
+fn cold_keys_of(
+    space: &Keyspace,
+    payload: &[u8],
+    commands: &Commands,
+) -> Result<Vec<(DbIndex, Box<[u8]>)>, EntryError> {
+    let mut cold = Vec::new();
+    if payload.is_empty() || space.is_complete() {
+        return Ok(cold);
+    }
+    let mut look = |db: DbIndex, key: &[u8]| {
+        if !space.is_resident(db, key) {
+            cold.push((db, key.into()));
+        }
+    };
+    match entry::decode(payload)?.body {
+        Body::Rows(_) => {}
+        Body::Expire(keys) => keys.for_each(|expired| look(expired.db, expired.key)),
+        Body::Commands(given) => {
+            let mut spans: Vec<Span> = Vec::new();
+            for command in given {
+                spans.clear();
+                spans.extend(command.spans().map(|(start, len)| Span { start, len }));
+                let args = Args::new(payload, &spans);
+                // One that is not known is told of when it is to run.
+                if let Ok((_, row)) = commands.table.resolve(&args) {
+                    each_key(row, command.db, &args, &mut look);
+                }
+            }
+        }
+    }
+    Ok(cold)
 }
 
 /// Makes a key resident, waiting for the disk.

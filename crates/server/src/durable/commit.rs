@@ -166,6 +166,9 @@ impl Held {
     /// Keeps what was changed: returns when it is on disk and in the store. If it cannot be kept,
     /// nothing can any more.
     pub async fn commit(&mut self) -> Result<(), Refusal> {
+        if self.core().shared.cluster.is_some() {
+            return self.keep().await;
+        }
         let kept = self.try_commit().await;
         if kept.is_err() {
             for region in self.regions_mut() {

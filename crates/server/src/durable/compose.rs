@@ -179,13 +179,12 @@ impl Core {
         }
         let result = member.replica.propose(entry.finish(stamp_ms, seed));
         if result.is_ok() {
+            let (index, term) = (member.replica.last_index(), member.replica.term());
             member.flights.push_back(Flight {
-                index: member.replica.last_index(),
-                stamp_ms,
                 seed,
                 batches,
-                due: Vec::new(),
                 serves,
+                ..Flight::new(index, term, stamp_ms)
             });
             if let Some(durable) = &self.shared.durable {
                 durable.entries.fetch_add(1, Ordering::Relaxed);

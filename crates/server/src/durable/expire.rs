@@ -4,7 +4,6 @@
 //! The rows have an index by deadline; its head is looked at every 100 ms, and as long as much is
 //! due one entry follows the other. Reads do not see due keys in the meantime.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use keyspace::DueKey;
@@ -64,12 +63,8 @@ impl Core {
             let index = member.replica.last_index();
             member.expiring = index;
             member.flights.push_back(Flight {
-                index,
-                stamp_ms,
-                seed: 0,
-                batches: Vec::new(),
                 due,
-                serves: VecDeque::new(),
+                ..Flight::new(index, member.replica.term(), stamp_ms)
             });
         }
         self.drive(id);

@@ -8,6 +8,7 @@ use keyspace::rows::{Changes, RowStore, WriteError};
 use replica::{Committed, Ready, Replica};
 
 use super::Progress;
+use super::keep::Kept;
 use crate::cores::{BatchBox, Region, Waiter};
 
 pub struct Member {
@@ -29,6 +30,9 @@ pub struct Member {
     pub busy_since_ms: u64,
     rows: Arc<dyn RowStore>,
     progress: Arc<Progress>,
+    /// Memory is ahead of the log: it has the effect of this entry, which a majority does not have
+    /// yet (`keep`). Nobody reads the region meanwhile.
+    pub ahead: Option<u64>,
     /// The last entry that removes due keys.
     pub expiring: u64,
     pub last_stamp_ms: u64,
@@ -42,8 +46,11 @@ pub struct Member {
 }
 
 /// An entry that this node proposed, and who waits for it.
+#[derive(Default)]
 pub struct Flight {
     pub index: u64,
+    /// An entry of another term at this index: this one never was.
+    pub term: u64,
     pub stamp_ms: u64,
     pub seed: u64,
     pub batches: Vec<BatchBox>,
@@ -51,6 +58,19 @@ pub struct Flight {
     pub due: Vec<(DbIndex, Box<[u8]>, u64)>,
     /// Attempts for blocked sessions, in the order they are in the entry.
     pub serves: VecDeque<Serve>,
+    /// Rows of a command that ran on held regions, on a cluster node; then there is nothing else.
+    pub kept: Option<Kept>,
+}
+
+impl Flight {
+    pub fn new(index: u64, term: u64, stamp_ms: u64) -> Flight {
+        Flight {
+            index,
+            term,
+            stamp_ms,
+            ..Flight::default()
+        }
+    }
 }
 
 /// Rows of entries that were run, up to this one.
@@ -88,6 +108,7 @@ impl Member {
             failed: false,
             stalled: false,
             unwritten: None,
+            ahead: None,
             expiring: 0,
             rehearsed: (0, 0),
             last_stamp_ms,

@@ -27,6 +27,7 @@ mod compose;
 mod expire;
 mod feed;
 mod flight;
+mod keep;
 mod keys;
 mod load;
 mod member;
@@ -50,6 +51,7 @@ pub(crate) use keys::each_key;
 pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
+pub use keep::{Fate, Keep};
 pub use member::{Flight, Member};
 pub use progress::Progress;
 pub use recover::{RecoverError, recover, region_count};

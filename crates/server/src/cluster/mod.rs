@@ -1,0 +1,2 @@
+//! A node among others.
+pub struct Cluster {}
