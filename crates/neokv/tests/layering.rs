@@ -14,21 +14,22 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("keyspace", &["base"]),
     ("command", &["base", "resp", "keyspace"]),
     ("replica", &["base"]),
+    ("meta", &["base"]),
     ("rocks", &["base", "keyspace", "replica"]),
     (
         "server",
-        &["base", "resp", "keyspace", "command", "replica"],
+        &["base", "resp", "keyspace", "command", "replica", "meta"],
     ),
     (
         "neokv",
         &[
-            "base", "resp", "keyspace", "command", "replica", "rocks", "server",
+            "base", "resp", "keyspace", "command", "replica", "meta", "rocks", "server",
         ],
     ),
 ];
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.
-const PURE: &[&str] = &["base", "resp", "keyspace", "command", "replica"];
+const PURE: &[&str] = &["base", "resp", "keyspace", "command", "replica", "meta"];
 const PURE_MAY_LINK: &[&str] = &[
     "bitflags",
     "crc",
@@ -48,10 +49,6 @@ const PURE_MAY_LINK: &[&str] = &[
     "quote",
     "syn",
     "unicode-ident",
-    // behind features that are off; named by `cargo metadata` all the same
-    "serde",
-    "serde_core",
-    "serde_derive",
 ];
 
 /// What raft-rs brings along, for `replica` alone. It links `rand` for its election timeouts; ours
