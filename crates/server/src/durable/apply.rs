@@ -320,6 +320,7 @@ impl Core {
             &committed.payload,
             commands,
             &settings.tuning,
+            &mut |_| {},
         );
         member.note(region.space.home(), index, &committed.payload);
         member.replica.on_applied(index);
@@ -454,7 +455,8 @@ pub enum Brought {
 }
 
 /// Runs an entry from its bytes alone, as a replica or a restarted node does, behind those whose rows
-/// were not taken yet. For an entry of rows there must be none such.
+/// were not taken yet. For an entry of rows there must be none such. `tell` hears the reply of each
+/// command.
 pub fn run_payload(
     space: &mut Keyspace,
     rows: &dyn RowSource,
@@ -462,6 +464,7 @@ pub fn run_payload(
     payload: &[u8],
     commands: &Commands,
     tuning: &Tuning,
+    tell: &mut dyn FnMut(&[u8]),
 ) -> Result<Brought, String> {
     if payload.is_empty() {
         // A leader began its term.
@@ -508,10 +511,15 @@ pub fn run_payload(
                 reply.truncate(0);
                 let seed = seed_of(entry.seed, nth);
                 let view = View::one(space, command.db, stamp_ms, seed, tuning);
-                // What it answered, or that it was refused or broke, was told when it first ran.
-                let _ = catch_unwind(AssertUnwindSafe(|| -> Result<Attempt, Refusal> {
+                // Mostly nobody listens: what it answered was told when it first ran.
+                let ran = catch_unwind(AssertUnwindSafe(|| -> Result<Attempt, Refusal> {
                     call_function(row, view, &args, &mut reply)
                 }));
+                if let Ok(Err(refusal)) = &ran {
+                    reply.truncate(0);
+                    reply.refusal(refusal);
+                }
+                tell(reply.as_bytes());
             }
         }
     }
@@ -530,7 +538,7 @@ pub fn apply_payload(
     changes: &mut Changes,
 ) -> Result<bool, String> {
     changes.clear();
-    match run_payload(space, rows, index, payload, commands, tuning)? {
+    match run_payload(space, rows, index, payload, commands, tuning, &mut |_| {})? {
         Brought::Commands { stamp_ms } => {
             space.end_entry(stamp_ms, changes);
             Ok(false)

@@ -50,6 +50,7 @@ pub(crate) use compose::is_logged_as_given;
 pub(crate) use keys::each_key;
 pub(crate) use together::{Line, Wide};
 
+pub use apply::{Brought, run_payload};
 pub use checkpoint::Checkpoints;
 pub use keep::{Fate, Keep};
 pub use member::{Flight, Member};
