@@ -24,8 +24,15 @@
 //! Not here: Raft, sockets, timers (edge), split, merge, hot spots and drain (later operators, one
 //! file each in `scheduler/`).
 
+pub mod leader;
+pub mod limits;
+pub mod liveness;
 pub mod placement;
+pub mod publish;
+pub mod route;
+pub mod scheduler;
 pub mod state;
+pub mod view;
 pub mod wire;
 
 /// CRC-64/XZ of `bytes`: checksum of the encoded state, its hash, and ids of orders.

@@ -181,8 +181,9 @@ pub struct OperatorRow {
     /// Where it is: `learner catches up (lag 311)`; how it ended, if it has.
     #[prost(string, tag = "4")]
     pub step: String,
+    /// How long ago it began.
     #[prost(uint64, tag = "5")]
-    pub since_ms: u64,
+    pub age_ms: u64,
     #[prost(bool, tag = "6")]
     pub ended: bool,
     #[prost(bool, tag = "7")]

@@ -19,7 +19,8 @@ pub struct Heartbeat {
     /// `version` of the newest route table this node has; 0 for none.
     #[prost(uint64, tag = "5")]
     pub route_version: u64,
-    /// All of this node's replicas, always: what is not here does not exist.
+    /// All of this node's replicas, always: what is not here does not exist. So a node sends its
+    /// first heartbeat when it has read its list of regions.
     #[prost(message, repeated, tag = "6")]
     pub replicas: Vec<ReplicaReport>,
     #[prost(message, required, tag = "7")]
@@ -54,7 +55,7 @@ pub struct ReplicaReport {
     /// Of a leader only: how far the others are.
     #[prost(message, repeated, tag = "10")]
     pub members: Vec<MemberProgress>,
-    /// Of a leader only, and only if the node's route table has an older one (or none).
+    /// Of a leader only, and only if meta does not have it yet (`Routes::meta_knows`).
     #[prost(message, optional, tag = "11")]
     pub descriptor: Option<Descriptor>,
     /// Operations per second, for the reader; later for balance by load.
@@ -91,8 +92,7 @@ pub struct MemberProgress {
     /// Entries it lacks.
     #[prost(uint64, tag = "2")]
     pub lag: u64,
-    /// Answered within the last election timeout. False while the region is quiet is fine for
-    /// voters that are level; for a learner it means "not yet".
+    /// Answered within the last election timeout. For the reader: a quiet region asks nobody.
     #[prost(bool, tag = "3")]
     pub active: bool,
     /// Is being sent a snapshot.

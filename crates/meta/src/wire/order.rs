@@ -39,9 +39,9 @@ pub enum Action {
     TransferLeader(TransferLeader),
 }
 
-/// Make an empty replica. If the descriptor has it as a member it is one of the founders: it starts
-/// with these members. Otherwise it is a learner to be, with an empty log, that waits for the
-/// region's leader; the descriptor says who the others are.
+/// Make an empty replica. A founder of a new region starts with the members of the descriptor and an
+/// empty log. Any other knows nothing, not even its members, and waits for the leader's snapshot; the
+/// descriptor tells it only who the others are.
 /// A replica id that this node has ever destroyed is never made again.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Create {
@@ -52,6 +52,13 @@ pub struct Create {
     /// A founder that should lead: stand for election without waiting.
     #[prost(bool, tag = "3")]
     pub campaign: bool,
+}
+
+impl Create {
+    /// A member of a region whose members have never changed yet.
+    pub fn is_founder(&self) -> bool {
+        self.descriptor.epoch == Epoch::FIRST && self.descriptor.member(self.replica).is_some()
+    }
 }
 
 /// Remove a replica and its rows: it is no member any more (or never became one).

@@ -1,0 +1,120 @@
+//! What the leader of meta has heard: the last heartbeat of each node, and when.
+//!
+//! Not replicated. A new leader begins with nothing and is told everything within a second; until
+//! a node has had its full time to report to *this* leader, its silence means nothing
+//! ([`liveness`](crate::liveness)).
+
+use std::collections::BTreeMap;
+
+use base::cluster::{NodeId, RegionId};
+
+use crate::state::State;
+use crate::wire::{Heartbeat, Leadership, ReplicaRole};
+
+#[derive(Debug, Default)]
+pub struct View {
+    nodes: BTreeMap<NodeId, Heard>,
+    leaders: BTreeMap<RegionId, Leadership>,
+}
+
+/// One node, as heard.
+#[derive(Debug)]
+pub struct Heard {
+    /// When it was last heard of, or, before that, when this leader learned of it.
+    pub at_ms: u64,
+    pub last: Option<Heartbeat>,
+}
+
+impl View {
+    /// Nodes that are new to this leader begin their time to report now.
+    pub fn expect(&mut self, state: &State, now_ms: u64) {
+        for node in state.nodes() {
+            let heard = Heard {
+                at_ms: now_ms,
+                last: None,
+            };
+            self.nodes.entry(node.id).or_insert(heard);
+        }
+    }
+
+    /// False if a newer one was here before.
+    pub fn on_heartbeat(&mut self, heartbeat: Heartbeat, now_ms: u64) -> bool {
+        let order = |beat: &Heartbeat| (beat.start_count, beat.number);
+        let heard = self.nodes.entry(heartbeat.node).or_insert(Heard {
+            at_ms: now_ms,
+            last: None,
+        });
+        if heard
+            .last
+            .as_ref()
+            .is_some_and(|last| order(last) >= order(&heartbeat))
+        {
+            return false;
+        }
+        for report in &heartbeat.replicas {
+            if report.role() == ReplicaRole::Leader {
+                let leads = Leadership {
+                    term: report.term,
+                    replica: report.replica,
+                };
+                let known = self.leaders.entry(report.region).or_insert(leads);
+                *known = leads.max(*known);
+            }
+        }
+        heard.at_ms = now_ms;
+        heard.last = Some(heartbeat);
+        true
+    }
+
+    /// Whether a heartbeat shows anything that could make the scheduler act: a replica came or
+    /// went, another leader, other members, a learner that caught up.
+    pub fn is_news(&self, heartbeat: &Heartbeat) -> bool {
+        let Some(last) = self
+            .nodes
+            .get(&heartbeat.node)
+            .and_then(|heard| heard.last.as_ref())
+        else {
+            return true;
+        };
+        last.replicas.len() != heartbeat.replicas.len()
+            || last
+                .replicas
+                .iter()
+                .zip(&heartbeat.replicas)
+                .any(|(old, new)| {
+                    (
+                        old.region,
+                        old.replica,
+                        old.role,
+                        old.term,
+                        old.epoch,
+                        old.installing,
+                    ) != (
+                        new.region,
+                        new.replica,
+                        new.role,
+                        new.term,
+                        new.epoch,
+                        new.installing,
+                    ) || old
+                        .members
+                        .iter()
+                        .map(|m| (m.replica, m.snapshot))
+                        .ne(new.members.iter().map(|m| (m.replica, m.snapshot)))
+                })
+    }
+
+    pub fn heard(&self, node: NodeId) -> Option<&Heard> {
+        self.nodes.get(&node)
+    }
+
+    /// The last heartbeats of all nodes.
+    pub fn heartbeats(&self) -> impl Iterator<Item = &Heartbeat> {
+        self.nodes.values().filter_map(|heard| heard.last.as_ref())
+    }
+
+    /// The newest leader of a region ever heard of here; it may have been killed since.
+    pub fn leader(&self, region: RegionId) -> Option<Leadership> {
+        self.leaders.get(&region).copied()
+    }
+}
