@@ -69,10 +69,7 @@ pub(crate) fn descriptors(
     let mut all: Vec<_> = Family::ALL
         .into_iter()
         .map(|family| {
-            let mut options = match family {
-                Family::Feed => binlog(settings, cache),
-                _ => rows(settings, cache, family),
-            };
+            let mut options = of_files(settings, cache, family);
             if !matches!(family, Family::Info | Family::Feed) {
                 options.set_sst_partitioner_factory(&partitioner);
                 options.set_compaction_filter_factory(GarbageFactory::new(garbage, family));
@@ -86,6 +83,14 @@ pub(crate) fn descriptors(
     // RocksDB insists on having it; nothing is ever in it.
     all.push(ColumnFamilyDescriptor::new("default", Options::default()));
     all
+}
+
+/// How files of a family are written, also those of a region that leaves for another node.
+pub(crate) fn of_files(settings: &StoreSettings, cache: &Cache, family: Family) -> Options {
+    match family {
+        Family::Feed => binlog(settings, cache),
+        _ => rows(settings, cache, family),
+    }
 }
 
 fn rows(settings: &StoreSettings, cache: &Cache, family: Family) -> Options {

@@ -20,6 +20,11 @@
 //! rows may be compacted before the next telling. Index ids of a home only ever grow, so an id
 //! above all those told is new, not dead. A *home* must be told before its first row is written.
 //!
+//! **Regions that come and go.** A home nobody has told of is dead. One whose rows are being replaced
+//! (`regions/install.rs`) is *guarded*: nothing of it is dropped, for its heads and elements arrive one
+//! after the other, and with index ids that may be lower than those it had. A compaction that began
+//! before has none of the new rows among its inputs.
+//!
 //! **Snapshots.** RocksDB does not protect a snapshot from filters. While one is held nothing is
 //! dropped; the check comes after the decision, so that a snapshot taken in between is either seen
 //! or newer than what the decision rests on.
@@ -46,14 +51,43 @@ use crate::db::Db;
 #[derive(Debug, Default)]
 pub(crate) struct Alive {
     prefixes: Vec<[u8; PREFIX_LEN]>,
+    /// Homes of which nothing is dropped, sorted.
+    guarded: Vec<[u8; 8]>,
+}
+
+/// What becomes of the rows of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Dropped,
+    /// Those whose key is gone are dropped.
+    Sifted,
+    Kept,
 }
 
 impl Alive {
-    pub fn new(pairs: &[(u64, u64)]) -> Self {
-        let mut prefixes: Vec<_> = pairs.iter().map(|&(home, id)| prefix(home, id)).collect();
+    pub fn new(
+        pairs: impl Iterator<Item = (u64, u64)>,
+        guarded: impl Iterator<Item = u64>,
+    ) -> Self {
+        let mut prefixes: Vec<_> = pairs.map(|(home, id)| prefix(home, id)).collect();
         prefixes.sort_unstable();
         prefixes.dedup();
-        Alive { prefixes }
+        let mut guarded: Vec<_> = guarded.map(|home| layout::i64_bytes(home as i64)).collect();
+        guarded.sort_unstable();
+        Alive { prefixes, guarded }
+    }
+
+    fn fate(&self, asked: &[u8; PREFIX_LEN]) -> Fate {
+        match self.is_guarded(asked) {
+            true => Fate::Kept,
+            false if self.is_dead(asked) => Fate::Dropped,
+            false => Fate::Sifted,
+        }
+    }
+
+    fn is_guarded(&self, asked: &[u8; PREFIX_LEN]) -> bool {
+        let home = asked.first_chunk::<8>();
+        home.is_some_and(|home| self.guarded.binary_search(home).is_ok())
     }
 
     pub fn is_dead(&self, asked: &[u8; PREFIX_LEN]) -> bool {
@@ -77,7 +111,8 @@ impl Alive {
         &'a self,
         before: &'a Alive,
     ) -> impl Iterator<Item = &'a [u8; PREFIX_LEN]> {
-        before.prefixes.iter().filter(|prefix| self.is_dead(prefix))
+        let gone = |prefix: &&[u8; PREFIX_LEN]| self.fate(prefix) == Fate::Dropped;
+        before.prefixes.iter().filter(gone)
     }
 }
 
@@ -128,7 +163,7 @@ impl CompactionFilterFactory for GarbageFactory {
             has_owner: matches!(self.family, Family::Data | Family::Score),
             reads,
             prefix: [0; PREFIX_LEN],
-            prefix_is_dead: None,
+            fate: None,
             owner_key: Vec::new(),
             owner: Owner::Unknown,
         }
@@ -158,7 +193,7 @@ pub(crate) struct GarbageFilter {
     reads: ReadOptions,
     /// Rows of a database, and of a key, lie side by side: the last answers are remembered.
     prefix: [u8; PREFIX_LEN],
-    prefix_is_dead: Option<bool>,
+    fate: Option<Fate>,
     owner_key: Vec<u8>,
     owner: Owner,
 }
@@ -185,14 +220,16 @@ impl GarbageFilter {
         let Some(prefix) = key.first_chunk::<PREFIX_LEN>() else {
             return false;
         };
-        if self.prefix_is_dead.is_none() || self.prefix != *prefix {
-            self.prefix = *prefix;
-            self.prefix_is_dead = Some(alive.is_dead(prefix));
+        let fate = match self.fate {
+            Some(fate) if self.prefix == *prefix => fate,
+            _ => alive.fate(prefix),
+        };
+        (self.prefix, self.fate) = (*prefix, Some(fate));
+        match fate {
+            Fate::Dropped => true,
+            Fate::Sifted => self.has_owner && self.is_orphan(key),
+            Fate::Kept => false,
         }
-        if self.prefix_is_dead == Some(true) {
-            return true;
-        }
-        self.has_owner && self.is_orphan(key)
     }
 
     fn is_orphan(&mut self, key: &[u8]) -> bool {
@@ -234,7 +271,10 @@ mod tests {
 
     #[test]
     fn ids_above_those_told_are_new_and_unknown_homes_dead() {
-        let alive = Alive::new(&[(1, 2), (1, 17), (3, 1)]);
+        let told = |pairs: &[(u64, u64)], guarded: Option<u64>| {
+            Alive::new(pairs.iter().copied(), guarded.into_iter())
+        };
+        let alive = told(&[(1, 2), (1, 17), (3, 1)], None);
         let dead = |home, id| alive.is_dead(&prefix(home, id));
         assert!(!dead(1, 2) && !dead(1, 17) && !dead(3, 1));
         assert!(dead(1, 1) && dead(1, 16), "flushed databases");
@@ -243,8 +283,12 @@ mod tests {
             dead(2, 1) && dead(0, 9) && dead(4, 1),
             "no such region here"
         );
-        let later = Alive::new(&[(1, 18), (1, 17)]);
+        let later = told(&[(1, 18), (1, 17)], None);
         let gone: Vec<_> = later.gone_since(&alive).copied().collect();
         assert_eq!(gone, [prefix(1, 2), prefix(3, 1)]);
+        let later = told(&[(1, 18), (1, 17)], Some(1));
+        let gone: Vec<_> = later.gone_since(&alive).copied().collect();
+        assert_eq!(gone, [prefix(3, 1)], "guarded");
+        assert_eq!(later.fate(&prefix(1, 1)), Fate::Kept);
     }
 }

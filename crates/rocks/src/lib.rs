@@ -5,7 +5,7 @@
 //!   <data-dir>/LOCK      held while a node runs on it          directory.rs
 //!              FORMAT    version of everything below
 //!              IMPORTING, IMPORTED   which dump the data came from   imports.rs
-//!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs
+//!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs, regions/
 //!              log/      raft-engine: the log of all regions   log.rs, records.rs
 //! ```
 //!
@@ -36,14 +36,17 @@ mod log;
 mod order;
 mod orphans;
 mod records;
+mod regions;
 mod settings;
 mod snapshot;
 mod store;
+mod told;
 
 pub use behind::Behind;
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use imports::Import;
 pub use log::Log;
+pub use regions::read_manifest;
 pub use settings::{LogSettings, StoreSettings};
 pub use store::Store;

@@ -8,11 +8,13 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keyspace::rows::layout::{self, PREFIX_LEN};
+use base::cluster::{RegionId, Segment};
+use keyspace::rows::layout;
 use keyspace::rows::{
-    Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
+    Changes, Family, Installing, Manifest, Pace, Redone, RegionError, RowError, RowSource,
+    RowStore, State, StoreStats, Tier, WriteError,
 };
 use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
 use rust_rocksdb::{
@@ -22,14 +24,24 @@ use rust_rocksdb::{
 
 use crate::db::Db;
 use crate::families;
-use crate::filter::{Alive, Garbage};
+use crate::filter::Garbage;
 use crate::order::for_each_in_order;
 use crate::orphans::Left;
+use crate::regions;
 use crate::snapshot::Moment;
+use crate::told::Told;
 use crate::{OpenError, StoreSettings};
 
 /// A batch larger than this is not kept for the next write.
 const BATCH_KEPT_BYTES: usize = 16 << 20;
+
+/// Families whose rows begin with home and index id.
+pub(crate) const ROWS: [Family; 4] = [
+    Family::Metadata,
+    Family::Data,
+    Family::Score,
+    Family::Expiry,
+];
 
 thread_local! {
     static BATCH: RefCell<WriteBatch> = RefCell::new(WriteBatch::default());
@@ -38,14 +50,15 @@ thread_local! {
 /// The store of a node.
 pub struct Store {
     pub(crate) open: Arc<Open>,
-    cache: Cache,
+    pub(crate) settings: StoreSettings,
+    pub(crate) cache: Cache,
     cached_reads: ReadOptions,
     all_reads: ReadOptions,
     writes: WriteOptions,
     written_bytes: AtomicU64,
     work: Arc<Work>,
-    /// One at a time tells what is alive.
-    telling: Mutex<()>,
+    /// What is alive; one at a time tells.
+    telling: Mutex<Told>,
     pub(crate) left: Mutex<Left>,
 }
 
@@ -107,13 +120,14 @@ impl Store {
         writes.set_no_slowdown(true);
         let store = Store {
             open: Arc::new(Open { db, garbage }),
+            settings: settings.clone(),
             cache,
             cached_reads,
             all_reads: ReadOptions::default(),
             writes,
             written_bytes: AtomicU64::new(0),
             work,
-            telling: Mutex::new(()),
+            telling: Mutex::default(),
             left: Mutex::default(),
         };
         store.make_tiers_differ(path)?;
@@ -140,19 +154,46 @@ impl Store {
             .sum()
     }
 
-    /// Files that hold nothing but rows of dead databases go at once.
-    fn drop_files(&self, prefix: &[u8; PREFIX_LEN]) {
-        let behind = layout::behind(prefix);
-        for family in [
-            Family::Metadata,
-            Family::Data,
-            Family::Score,
-            Family::Expiry,
-        ] {
+    pub(crate) fn telling(&self) -> MutexGuard<'_, Told> {
+        self.telling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Filters go by what is told now; files that hold nothing but rows of dead databases go at once.
+    pub(crate) fn publish(&self, told: &Told) {
+        let garbage = &self.open.garbage;
+        let Some(now) = told.alive() else {
+            return; // nobody has told yet: nothing is dropped
+        };
+        let now = Arc::new(now);
+        let before = garbage.alive.swap(Some(now.clone()));
+        if let Some(before) = before {
+            for prefix in now.gone_since(&before) {
+                let behind = layout::behind(prefix);
+                for family in ROWS {
+                    self.drop_files(told, family, prefix, &behind);
+                }
+            }
+        }
+    }
+
+    /// Files of which every row is in a range go at once, unless a snapshot is held: it would lose them,
+    /// and none can be taken while `_told` is locked.
+    pub(crate) fn drop_files(&self, _told: &Told, family: Family, from: &[u8], to: &[u8]) {
+        if self.open.garbage.held.load(Ordering::SeqCst) == 0 {
             let db = &self.open.db;
             // Best effort: what stays is left to the filter.
-            let _ = db.delete_file_in_range_cf(&db.family(family), &prefix[..], &behind[..]);
+            let _ = db.delete_file_in_range_cf(&db.family(family), from, to);
         }
+    }
+
+    /// Returns when everything written before is on disk.
+    pub(crate) fn flush(&self) -> Result<(), RowError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        let db = &self.open.db;
+        let families = db.all_families();
+        let families: Vec<_> = families.iter().collect();
+        db.flush_cfs_opt(&families, &options).map_err(row_error)
     }
 }
 
@@ -234,13 +275,9 @@ impl RowStore for Store {
     }
 
     fn checkpoint(&self) -> Result<(), RowError> {
-        let mut options = FlushOptions::default();
-        options.set_wait(true);
-        let db = &self.open.db;
-        let families = db.all_families();
-        let families: Vec<_> = families.iter().collect();
+        self.telling().checkpoint_begins();
         let left = self.take_orphans();
-        db.flush_cfs_opt(&families, &options).map_err(row_error)?;
+        self.flush()?;
         self.may_drop(left);
         Ok(())
     }
@@ -248,22 +285,14 @@ impl RowStore for Store {
     fn snapshot(&self) -> Arc<dyn RowSource> {
         // Files are dropped under this lock only when no snapshot is held; and the count is raised
         // before the snapshot is taken, as `filter.rs` needs it.
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _telling = self.telling();
         Arc::new(Moment::new(self.open.clone()))
     }
 
     fn set_alive(&self, alive: &[(u64, u64)]) {
-        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        let garbage = &self.open.garbage;
-        let now = Arc::new(Alive::new(alive));
-        let before = garbage.alive.swap(Some(now.clone()));
-        if let Some(before) = before
-            && garbage.held.load(Ordering::SeqCst) == 0
-        {
-            for prefix in now.gone_since(&before) {
-                self.drop_files(prefix);
-            }
-        }
+        let mut told = self.telling();
+        told.replace(alive);
+        self.publish(&told);
     }
 
     fn start_compaction(&self) {
@@ -291,6 +320,47 @@ impl RowStore for Store {
             block_cache_bytes: self.cache.get_usage() as u64,
             memtable_bytes: self.property("rocksdb.cur-size-all-mem-tables"),
         }
+    }
+
+    fn create_regions(&self, regions: &[(RegionId, State)]) -> Result<(), RegionError> {
+        regions::create(self, regions)
+    }
+
+    fn export(
+        &self,
+        moment: &dyn RowSource,
+        region: RegionId,
+        segments: &[Segment],
+        dir: &Path,
+        pace: &mut Pace<'_>,
+    ) -> Result<Manifest, RegionError> {
+        regions::export(self, moment, region, segments, dir, pace)
+    }
+
+    fn verify(&self, manifest: &Manifest, dir: &Path) -> Result<(), RegionError> {
+        regions::verify(manifest, dir)
+    }
+
+    fn install(
+        &self,
+        region: RegionId,
+        segments: &[Segment],
+        manifest: &Manifest,
+        dir: &Path,
+    ) -> Result<(), RegionError> {
+        regions::install(self, region, segments, manifest, dir)
+    }
+
+    fn unfinished_installs(&self) -> Result<Vec<Installing>, RegionError> {
+        regions::unfinished(self)
+    }
+
+    fn redo_install(&self, installing: &Installing) -> Result<Redone, RegionError> {
+        regions::redo(self, installing)
+    }
+
+    fn remove_region(&self, region: RegionId, segments: &[Segment]) -> Result<(), RegionError> {
+        regions::remove(self, region, segments)
     }
 }
 

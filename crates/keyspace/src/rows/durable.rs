@@ -41,6 +41,10 @@ pub(crate) struct Durable {
     pub tuning: Arc<Tuning>,
     pub applied_index: u64,
     pub stamp_ms: u64,
+    /// See [`State`]: of the last entry, and of the running one if it was said.
+    pub applied_term: u64,
+    pub entry_term: Option<u64>,
+    pub descriptor: Box<[u8]>,
     generation: u64,
     pub next_index_id: u64,
     /// Log index of the running entry.
@@ -103,6 +107,9 @@ impl Keyspace {
             tuning: Arc::default(),
             applied_index: 0,
             stamp_ms: 0,
+            applied_term: 0,
+            entry_term: None,
+            descriptor: Box::default(),
             generation: 0,
             next_index_id: 0,
             entry: None,
@@ -129,6 +136,8 @@ impl Keyspace {
         };
         durable.applied_index = state.applied_index;
         durable.stamp_ms = state.stamp_ms;
+        durable.applied_term = state.applied_term;
+        durable.descriptor = state.descriptor.clone();
         durable.generation = state.generation;
         durable.next_index_id = state.next_index_id;
         for (at, wanted) in state.dbs.iter().enumerate() {
@@ -156,6 +165,8 @@ impl Keyspace {
         let durable = self.durable.as_deref();
         State {
             applied_index: durable.map_or(0, |it| it.applied_index),
+            applied_term: durable.map_or(0, |it| it.applied_term),
+            descriptor: durable.map_or_else(Box::default, |it| it.descriptor.clone()),
             stamp_ms: durable.map_or(0, |it| it.stamp_ms),
             generation: durable.map_or(0, |it| it.generation),
             next_index_id: durable.map_or(0, |it| it.next_index_id),
@@ -226,6 +237,9 @@ impl Keyspace {
         };
         if let Some(index) = durable.entry.take() {
             durable.applied_index = index;
+        }
+        if let Some(term) = durable.entry_term.take() {
+            durable.applied_term = term;
         }
         durable.state_changed = false;
         durable.stamp_ms = durable.stamp_ms.max(stamp_ms);

@@ -30,6 +30,26 @@ impl Keyspace {
         }
     }
 
+    /// The term of the running entry, for the state row.
+    pub fn note_term(&mut self, term: u64) {
+        if let Some(durable) = &mut self.durable {
+            durable.entry_term = Some(term);
+        }
+    }
+
+    /// The running entry changes who and what belongs to the region: goes into the state row with it.
+    pub fn set_descriptor(&mut self, descriptor: &[u8]) {
+        if let Some(durable) = &mut self.durable {
+            durable.descriptor = descriptor.into();
+            durable.state_changed = true;
+        }
+    }
+
+    /// What was last given to [`Keyspace::set_descriptor`]; nothing: never.
+    pub fn descriptor(&self) -> &[u8] {
+        self.durable.as_ref().map_or(&[], |it| &it.descriptor)
+    }
+
     /// The rows that [`Keyspace::end_entry`] gave are in the store. Collections on rows read them there
     /// from now on: a copy no longer what it was copied from, which may have changed in the same write.
     pub fn rows_written(&mut self) {
@@ -48,6 +68,7 @@ impl Keyspace {
         if let Some(durable) = &mut self.durable {
             debug_assert!(!durable.has_changes(), "changes would be lost");
             durable.entry = None;
+            durable.entry_term = None;
         }
         self.forget_void();
     }

@@ -192,6 +192,13 @@ pub fn parse_expiry_key(row: &[u8]) -> Option<(u64, &[u8])> {
         .then_some((u64::from_be_bytes(*deadline_ms), key))
 }
 
+/// The slot of an expiry row.
+pub fn slot_of_expiry_key(row: &[u8]) -> Option<Slot> {
+    let (_, _, rest) = split_prefix(row)?;
+    let (_, rest) = rest.split_first_chunk::<8>()?;
+    Some(u16::from_be_bytes(*rest.first_chunk()?))
+}
+
 /// What the metadata row of a key says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata<'a> {

@@ -15,6 +15,7 @@
 mod absent;
 mod changes;
 mod cold;
+mod digest;
 mod durable;
 pub mod feed;
 mod handle;
@@ -22,8 +23,11 @@ mod held;
 mod import;
 pub mod layout;
 mod load;
+mod manifest;
 mod map;
+mod reach;
 mod record;
+mod regions;
 mod residency;
 mod scan;
 mod shared;
@@ -37,12 +41,19 @@ mod whole;
 pub(crate) use absent::Absent;
 pub use changes::{Change, Changes, Orphans};
 pub use cold::{ColdRows, warm};
+pub use digest::digest;
 pub(crate) use durable::{Durable, VOID};
 pub use handle::WholeJob;
 pub(crate) use handle::{Handle, Walk, cursor_in_memory};
 pub use import::{Import, Write};
 pub use load::{LoadRequest, Loaded, for_each_value, load};
+pub use manifest::{Manifest, RegionFile};
 pub use map::MapStore;
+pub use reach::{EachReached, Reached, range, reach};
 pub use record::Recorder;
+pub use regions::{Installing, regions, state_of, state_row};
 pub use state::{DbState, State};
-pub use store::{Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError};
+pub use store::{
+    Family, Gauge, Pace, Redone, RegionError, RowError, RowSource, RowStore, StoreStats, Tier,
+    WriteError,
+};

@@ -3,23 +3,34 @@
 //! ```text
 //!   1:u8  applied_index:u64  stamp_ms:u64  generation:u64  next_index_id:u64
 //!   { db:u8  index_id:u64  keys:u64  with_deadline:u64 } …    databases that are not as at the start
+//!
+//!   2:u8  applied_index:u64  stamp_ms:u64  generation:u64  next_index_id:u64
+//!   applied_term:u64  length:u32  descriptor                  what a member of a cluster has besides
+//!   { db … } …
 //! ```
 //!
-//! It is written with every entry, hence short: most regions use one database.
+//! It is written with every entry, hence short: most regions use one database. The second form is
+//! written only where there is a term or a descriptor, so the rows of a single node stay as they were.
+//! What the descriptor says (`base::cluster::Descriptor`) is no matter of the rows: bytes here.
 
 use base::limits::DATABASES;
 
 const VERSION: u8 = 1;
+const WITH_DESCRIPTOR: u8 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     pub applied_index: u64,
+    /// The term of that entry; 0 where nobody has said.
+    pub applied_term: u64,
     pub stamp_ms: u64,
     /// The last generation given to a collection.
     pub generation: u64,
     /// The index id the next flushed database gets.
     pub next_index_id: u64,
     pub dbs: Vec<DbState>,
+    /// Slots and members of the region as of this entry, for whoever knows how to read it.
+    pub descriptor: Box<[u8]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +55,20 @@ impl Default for State {
     fn default() -> Self {
         State {
             applied_index: 0,
+            applied_term: 0,
             stamp_ms: 0,
             generation: 0,
             next_index_id: 1 + u64::from(DATABASES),
             dbs: (0..DATABASES).map(DbState::first).collect(),
+            descriptor: Box::default(),
         }
     }
 }
 
 impl State {
     pub fn push(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
+        let is_member = self.applied_term != 0 || !self.descriptor.is_empty();
+        out.push(if is_member { WITH_DESCRIPTOR } else { VERSION });
         let words = [
             self.applied_index,
             self.stamp_ms,
@@ -64,6 +78,11 @@ impl State {
         words
             .iter()
             .for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        if is_member {
+            out.extend_from_slice(&self.applied_term.to_be_bytes());
+            out.extend_from_slice(&(self.descriptor.len() as u32).to_be_bytes());
+            out.extend_from_slice(&self.descriptor);
+        }
         for (db, state) in (0..).zip(&self.dbs) {
             if *state != DbState::first(db) {
                 out.push(db);
@@ -79,7 +98,7 @@ impl State {
     pub fn parse(value: &[u8]) -> Option<State> {
         let (&version, mut rest) = value.split_first()?;
         let rest = &mut rest;
-        if version != VERSION {
+        if !matches!(version, VERSION | WITH_DESCRIPTOR) {
             return None;
         }
         let mut state = State {
@@ -89,6 +108,13 @@ impl State {
             next_index_id: word(rest)?,
             ..State::default()
         };
+        if version == WITH_DESCRIPTOR {
+            state.applied_term = word(rest)?;
+            let (len, behind) = rest.split_first_chunk()?;
+            let (descriptor, behind) = behind.split_at_checked(u32::from_be_bytes(*len) as usize)?;
+            state.descriptor = descriptor.into();
+            *rest = behind;
+        }
         while let Some((&db, behind)) = rest.split_first() {
             *rest = behind;
             *state.dbs.get_mut(usize::from(db))? = DbState {
@@ -138,5 +164,30 @@ mod tests {
         for cut in [0, 1, 32, 34, value.len() - 1] {
             assert_eq!(State::parse(&value[..cut]), None, "{cut}");
         }
+    }
+
+    #[test]
+    fn a_member_of_a_cluster_has_a_term_and_a_descriptor() {
+        let mut state = State {
+            applied_index: 258,
+            applied_term: 9,
+            descriptor: (*b"who is in it").into(),
+            ..State::default()
+        };
+        state.dbs[0].keys = 1;
+        let mut value = Vec::new();
+        state.push(&mut value);
+        assert_eq!(value[0], WITH_DESCRIPTOR);
+        assert_eq!(State::parse(&value), Some(state.clone()));
+        for cut in [1, 33, 40, 44, 50, value.len() - 1] {
+            assert_eq!(State::parse(&value[..cut]), None, "{cut}");
+        }
+        (state.applied_term, state.descriptor) = (0, Box::default());
+        value.clear();
+        state.push(&mut value);
+        assert_eq!(
+            value[0], VERSION,
+            "a single node writes what it always wrote"
+        );
     }
 }

@@ -1,8 +1,12 @@
 //! What a durable keyspace asks of the store below it.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::Changes;
+use base::cluster::{RegionId, Segment};
+
+use super::{Changes, Installing, Manifest, State};
 
 /// The column families rows are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +73,74 @@ pub enum WriteError {
     Failed(String),
 }
 
+/// Why something about a whole region was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegionError {
+    /// The caller no longer wanted it.
+    Cancelled,
+    /// The files, or what was asked, are not right. Nothing was changed.
+    Refused(String),
+    /// The store or the disk is broken.
+    Failed(String),
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegionError::Cancelled => f.write_str("cancelled"),
+            RegionError::Refused(what) => write!(f, "refused: {what}"),
+            RegionError::Failed(what) => write!(f, "failed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for RegionError {}
+
+impl From<RowError> for RegionError {
+    fn from(error: RowError) -> Self {
+        RegionError::Failed(match error {
+            RowError::Cold => "a row is not in memory".into(),
+            RowError::Failed(what) => what,
+        })
+    }
+}
+
+/// What became of an install that was interrupted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redone {
+    /// The region is as its manifest says.
+    Installed,
+    /// Its files are not there or not whole, for this reason: the region has nothing but its descriptor,
+    /// its applied index is 0, and another snapshot is needed.
+    WantsSnapshot(String),
+}
+
+/// Told how many bytes were worked on since the last time; may wait (that is how work is slowed down);
+/// false: no more.
+pub type Pace<'a> = dyn FnMut(u64) -> bool + 'a;
+
+/// Bytes between two calls of a [`Pace`].
+const PACE_BYTES: u64 = 64 << 10;
+
+/// Counts bytes and tells a [`Pace`] now and then.
+pub struct Gauge<'a, 'p> {
+    pace: &'a mut Pace<'p>,
+    bytes: u64,
+}
+
+impl<'a, 'p> Gauge<'a, 'p> {
+    pub fn new(pace: &'a mut Pace<'p>) -> Self {
+        Gauge { pace, bytes: 0 }
+    }
+
+    /// Whether to go on.
+    #[inline]
+    pub fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes as u64;
+        self.bytes < PACE_BYTES || (self.pace)(std::mem::take(&mut self.bytes))
+    }
+}
+
 /// Rows that can be read: the store, or one moment of it.
 pub trait RowSource: Send + Sync {
     /// Calls `found` with the value of a row; whether there is one.
@@ -125,7 +197,9 @@ pub trait RowStore: RowSource {
 
     /// Which (home, index id) are alive; rows of others are dropped when the store tidies up. To
     /// be told only what is already on disk. Ids of a home above all those told are new, not dead;
-    /// a home must be told before its first row is written.
+    /// a home must be told before its first row is written. Regions that were made, replaced or removed
+    /// since the checkpoint before the last are known better here than to the caller, who may have asked
+    /// before that: of these nothing is taken over.
     fn set_alive(&self, alive: &[(u64, u64)]);
 
     /// The regions are known: tidying up may begin (before, filters would run blind).
@@ -140,4 +214,63 @@ pub trait RowStore: RowSource {
     fn stop_tidying(&self);
 
     fn stats(&self) -> StoreStats;
+
+    /// Makes regions that have nothing but their states, durably; one that is there stays as it is.
+    /// Nothing below is for cores: all of it waits for disks.
+    fn create_regions(&self, _regions: &[(RegionId, State)]) -> Result<(), RegionError> {
+        Err(unable())
+    }
+
+    /// Writes what can be reached of a region at a moment to files in `dir`, which is made. Nobody is
+    /// held up by it. A `dir` that was there is emptied first; if this fails, or `pace` says so, it is
+    /// removed.
+    fn export(
+        &self,
+        _moment: &dyn RowSource,
+        _region: RegionId,
+        _segments: &[Segment],
+        _dir: &Path,
+        _pace: &mut Pace<'_>,
+    ) -> Result<Manifest, RegionError> {
+        Err(unable())
+    }
+
+    /// Whether `dir` has all the files of a manifest, byte for byte.
+    fn verify(&self, _manifest: &Manifest, _dir: &Path) -> Result<(), RegionError> {
+        Err(unable())
+    }
+
+    /// Replaces all rows of a region by those in `dir`, durably. Nothing of the region may be written
+    /// while this runs, nor may a keyspace be open on it; other regions go on. What fails for the files
+    /// is [`RegionError::Refused`], before anything has changed. The files stay.
+    fn install(
+        &self,
+        _region: RegionId,
+        _segments: &[Segment],
+        _manifest: &Manifest,
+        _dir: &Path,
+    ) -> Result<(), RegionError> {
+        Err(unable())
+    }
+
+    /// Installs that a crash has interrupted. Each is to be given to [`RowStore::redo_install`] before
+    /// the region is opened.
+    fn unfinished_installs(&self) -> Result<Vec<Installing>, RegionError> {
+        Ok(Vec::new())
+    }
+
+    /// Ends an interrupted install, one way or the other.
+    fn redo_install(&self, _installing: &Installing) -> Result<Redone, RegionError> {
+        Err(unable())
+    }
+
+    /// Removes a region and all its rows, durably; nothing if it is not there. Nothing of it may be
+    /// written while this runs.
+    fn remove_region(&self, _region: RegionId, _segments: &[Segment]) -> Result<(), RegionError> {
+        Err(unable())
+    }
+}
+
+fn unable() -> RegionError {
+    RegionError::Failed("this store has no files".into())
 }

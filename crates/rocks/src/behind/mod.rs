@@ -20,13 +20,16 @@ mod merge;
 mod moment;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::cluster::{RegionId, Segment};
 use keyspace::rows::{
-    Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
+    Changes, Family, Installing, Manifest, Pace, Redone, RegionError, RowError, RowSource,
+    RowStore, State, StoreStats, Tier, WriteError,
 };
 
 use batch::Batch;
@@ -322,6 +325,53 @@ impl RowStore for Behind {
 
     fn stats(&self) -> StoreStats {
         self.below.stats()
+    }
+
+    // What changes a region as a whole comes behind all its rows that wait; there are none to come.
+
+    fn create_regions(&self, regions: &[(RegionId, State)]) -> Result<(), RegionError> {
+        self.line.drain().map_err(RegionError::Failed)?;
+        self.below.create_regions(regions)
+    }
+
+    fn export(
+        &self,
+        moment: &dyn RowSource,
+        region: RegionId,
+        segments: &[Segment],
+        dir: &Path,
+        pace: &mut Pace<'_>,
+    ) -> Result<Manifest, RegionError> {
+        self.below.export(moment, region, segments, dir, pace)
+    }
+
+    fn verify(&self, manifest: &Manifest, dir: &Path) -> Result<(), RegionError> {
+        self.below.verify(manifest, dir)
+    }
+
+    fn install(
+        &self,
+        region: RegionId,
+        segments: &[Segment],
+        manifest: &Manifest,
+        dir: &Path,
+    ) -> Result<(), RegionError> {
+        self.line.drain().map_err(RegionError::Failed)?;
+        self.below.install(region, segments, manifest, dir)
+    }
+
+    fn unfinished_installs(&self) -> Result<Vec<Installing>, RegionError> {
+        self.below.unfinished_installs()
+    }
+
+    fn redo_install(&self, installing: &Installing) -> Result<Redone, RegionError> {
+        self.line.drain().map_err(RegionError::Failed)?;
+        self.below.redo_install(installing)
+    }
+
+    fn remove_region(&self, region: RegionId, segments: &[Segment]) -> Result<(), RegionError> {
+        self.line.drain().map_err(RegionError::Failed)?;
+        self.below.remove_region(region, segments)
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use base::cluster::Segment;
 use proptest::prelude::*;
 
 use super::handles::check_sound;
 use super::*;
 use crate::rows::layout::{Body, Metadata};
-use crate::rows::{RowSource, for_each_value, warm};
+use crate::rows::{RowSource, digest, for_each_value, reach, state_of, warm};
 use crate::{Expire, Kind, Value};
 
 #[derive(Debug, Clone)]
@@ -464,6 +465,70 @@ fn check_rows(store: &MapStore) {
     }
 }
 
+/// What can be reached is all there is, and nothing that is gone; only that has a part in the digest.
+fn check_reach(store: &MapStore, expected: &Contents) {
+    let segments = [Segment::new(HOME, 0..=16383)];
+    let sum = |store: &MapStore| digest(store, HOME, &segments, &mut |_| true).unwrap();
+    let state = state_of(store, HOME).unwrap().unwrap_or_default();
+    let sifted = MapStore::new();
+    let mut changes = Changes::new();
+    let mut value = Vec::new();
+    state.push(&mut value);
+    changes.put(Family::Info, &layout::state_key(HOME), &value);
+    let mut rows = Vec::new();
+    let mut last = std::collections::BTreeMap::new();
+    let whole = reach(store, &segments, &state, &mut |row| {
+        let before = last.insert(row.family, row.key.to_vec());
+        assert!(before.is_none_or(|before| *before < *row.key), "ascending");
+        changes.put(row.family, row.key, row.value);
+        rows.push((row.family, row.key.to_vec(), row.value.to_vec()));
+        true
+    });
+    assert_eq!(whole, Ok(true));
+    sifted.write(&[&changes]).unwrap();
+    assert_eq!(
+        Durable::open(Arc::new(sifted.clone())).contents(),
+        *expected
+    );
+    if !sifted.all(Family::Metadata).is_empty() {
+        check_rows(&sifted);
+    }
+    assert_eq!(sum(&sifted), sum(store));
+    for (family, row, value) in rows.iter().step_by(1 + rows.len() / 4) {
+        let other = sifted.clone();
+        let mut changes = Changes::new();
+        match *family {
+            // Any byte behind the head of it matters.
+            Family::Metadata if value.len() == 9 => continue,
+            Family::Metadata => {
+                let mut value = value.clone();
+                *value.last_mut().unwrap() ^= 1;
+                changes.put(*family, row, &value);
+            }
+            _ => changes.delete(*family, row),
+        }
+        other.write(&[&changes]).unwrap();
+        assert_ne!(sum(&other), sum(store), "{family:?}");
+    }
+    let slots = |at: usize| if at == 0 { 0..=7000 } else { 7001..=16383 };
+    let mut halves: Vec<(Family, Vec<u8>)> = Vec::new();
+    for half in 0..2 {
+        let half = [Segment::new(HOME, slots(half))];
+        let whole = reach(store, &half, &state, &mut |row| {
+            halves.push((row.family, row.key.to_vec()));
+            true
+        });
+        assert_eq!(whole, Ok(true));
+    }
+    halves.sort();
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .map(|(family, row, _)| (family, row))
+        .collect();
+    rows.sort();
+    assert_eq!(halves, rows);
+}
+
 fn history(acts: Vec<Act>, threshold: usize, with_wholes: bool) {
     let open = |store, threshold| Durable {
         wholes: with_wholes.then(Vec::new),
@@ -565,6 +630,7 @@ fn history(acts: Vec<Act>, threshold: usize, with_wholes: bool) {
         .unwrap();
         assert_eq!(saved, expected);
     }
+    check_reach(&durable.store, &expected);
     // The log again, from an older moment: run, or as the rows it made. What was in memory then is
     // in rows now and the other way round, which nobody can tell from the rows that makes.
     let other = if threshold > 8 { 1 } else { 4096 };
