@@ -16,6 +16,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("replica", &["base"]),
     ("meta", &["base"]),
     ("rocks", &["base", "keyspace", "replica"]),
+    ("transport", &["base"]),
     (
         "server",
         &["base", "resp", "keyspace", "command", "replica", "meta"],

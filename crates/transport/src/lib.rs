@@ -1,0 +1,52 @@
+//! Peer connections between nodes: Raft messages, calls, heartbeats, snapshots.
+//!
+//! Knows bytes, node ids and addresses. It does not know Raft, regions' contents, or who should be
+//! a member of what; all that is behind [`Handler`].
+//!
+//! ```text
+//!  core ─► send_batch ─► outbox of the peer ─┐             ┌─► on_raft, on_call ─► cores, meta
+//!  core ─► send_batch ─►   (bounded, drops)  ├─► one TCP ──┤
+//!  meta ─► call ────────► table of calls ────┘  connection └─► answers ─► the caller
+//!          ─────────── thread "peer" of A ─────────────── thread "peer" of B ──────
+//! ```
+//!
+//! What it promises:
+//! - **A core never waits.** Sending is a push to a lock-free queue and at most one wake-up per batch.
+//! - **Messages of one sender for one region arrive in order, or not at all.** Raft messages may be
+//!   dropped; a call ends exactly once, with an answer or an error; a snapshot is resumed.
+//! - **Memory is bounded**, whatever a peer or a stranger sends; nothing it sends panics.
+//! - **Two nodes that talk agree who they are**: cluster id, both node ids, and one process per id.
+//!
+//! One file per thing: `wire` is what travels, `handshake` the first words, `link` dials and
+//! `accept` listens, `connection` reads and writes, `outbox` is what waits, `call` the calls,
+//! `liveness` who is heard, `snapshot/` the transfers, `tls` the armour. `transport` holds it together.
+
+mod accept;
+mod call;
+mod config;
+mod connection;
+mod counters;
+mod handler;
+mod handshake;
+mod link;
+mod liveness;
+mod notice;
+mod outbox;
+mod refusal;
+mod snapshot;
+mod stream;
+mod tls;
+mod transport;
+mod wire;
+
+pub use bytes::Bytes;
+pub use call::{CallError, CallResult, PendingCall, Reply, Target};
+pub use config::{Config, Snapshots, Tls};
+pub use counters::Counters;
+pub use handler::Handler;
+pub use refusal::{Refusal, RefusalKind};
+pub use snapshot::{
+    Accept, IncomingOffer, OutgoingSnapshot, Progress, SnapshotFile, Transfer, TransferError,
+};
+pub use transport::{Identity, Transport};
+pub use wire::RaftMessage;
