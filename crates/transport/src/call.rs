@@ -250,6 +250,11 @@ impl CallTable {
         }
     }
 
+    /// Does anybody wait for it still?
+    pub fn is_wanted(&self, id: u64) -> bool {
+        self.state().calls.contains_key(&id)
+    }
+
     pub fn has_link(&self, link: u64) -> bool {
         self.state().calls.values().any(|call| call.link == link)
     }

@@ -1,5 +1,6 @@
 //! Everything about a transport that may be chosen, with the defaults of the server.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,6 +87,26 @@ impl Default for Config {
             connections_max: 1024,
             snapshots: Snapshots::default(),
         }
+    }
+}
+
+impl Config {
+    /// Settings with which nothing would work.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let wrong = if self.heartbeat < Duration::from_millis(1) {
+            "heartbeat must be at least a millisecond"
+        } else if self.down_after < 2 * self.heartbeat {
+            "down_after must be at least two heartbeats"
+        } else if !(4096..=1 << 30).contains(&self.frame_bytes_max) {
+            "frame_bytes_max must be between 4 KiB and 1 GiB"
+        } else if self.batch_bytes == 0 {
+            "batch_bytes must not be 0"
+        } else if (self.cluster_id == 0) != (self.node_id == 0) {
+            "a node id and a cluster id belong together"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, wrong))
     }
 }
 

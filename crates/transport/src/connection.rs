@@ -80,6 +80,7 @@ impl Connection {
             let messages = drain.fill(
                 &self.outbox,
                 &mut frame,
+                |call| self.shared.calls.is_wanted(call),
                 config.batch_bytes,
                 config.frame_bytes_max,
             );

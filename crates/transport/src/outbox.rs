@@ -140,11 +140,12 @@ impl Drain {
     }
 
     /// Puts what waits into the frame until `batch_bytes` are in it; how many Raft messages.
-    /// Never makes a frame longer than `frame_bytes_max`: nothing that large got into the outbox.
+    /// Calls that nobody waits for any more are left out. Never makes a frame longer than `frame_bytes_max`: nothing that large got into the outbox.
     pub fn fill(
         &mut self,
         outbox: &Outbox,
         frame: &mut FrameWriter,
+        wanted: impl Fn(u64) -> bool,
         batch_bytes: usize,
         frame_bytes_max: usize,
     ) -> usize {
@@ -177,6 +178,9 @@ impl Drain {
             if !fits(frame, call.body.len()) {
                 self.call = Some(call);
                 return 0;
+            }
+            if !wanted(call.id) {
+                continue;
             }
             frame.put(wire::CALLS, &call);
             fields += 1;
@@ -244,7 +248,7 @@ mod tests {
         let mut sent = 0;
         while sent < 10 {
             frame.begin(1000);
-            sent += drain.fill(&outbox, &mut frame, 30, 1000);
+            sent += drain.fill(&outbox, &mut frame, |_| true, 30, 1000);
         }
         assert_eq!((sent, outbox.waiting_bytes()), (10, 0));
         assert!(outbox.push_raft(batch(1, 20_000), bounds), "alone");
@@ -282,7 +286,7 @@ mod tests {
         let mut sent = 0;
         loop {
             frame.begin(1000);
-            sent += drain.fill(&outbox, &mut frame, 900, 1000);
+            sent += drain.fill(&outbox, &mut frame, |_| true, 900, 1000);
             assert!(frame.len() <= 1000);
             if frame.len() == 0 {
                 break;

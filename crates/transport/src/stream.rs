@@ -32,7 +32,7 @@ impl Clock {
     }
 }
 
-/// When something was last heard, and the sum of it.
+/// When something was last heard.
 #[derive(Default)]
 pub struct Heard {
     pub at_ms: AtomicU64,

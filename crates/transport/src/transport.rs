@@ -139,6 +139,7 @@ impl Shared {
 impl Transport {
     /// Reads certificates, binds the port and starts the threads.
     pub fn start(config: Config, handler: Arc<dyn Handler>) -> io::Result<Transport> {
+        config.check()?;
         let armour = config.tls.as_ref().map(Armour::load).transpose()?;
         let listener = config.listen.map(std::net::TcpListener::bind).transpose()?;
         let local_address = listener.as_ref().map(|it| it.local_addr()).transpose()?;

@@ -71,14 +71,15 @@ async fn take(
         };
     }
     let key: Key = (from, offer.region, offer.id.clone());
-    if shared.transfers.is_complete(&key) {
-        return Ok(verdict(Outcome::Complete, ""));
-    }
     let Claim {
         number,
         stop,
         files,
     } = voice.during(shared.transfers.claim(&key)).await?;
+    if shared.transfers.is_complete(&key) {
+        shared.transfers.release(&key, number);
+        return Ok(verdict(Outcome::Complete, ""));
+    }
     let result = match shared.transfers.incoming.clone().try_acquire_owned() {
         Err(_) => Ok(verdict(Outcome::Again, "too many snapshots at once")),
         Ok(_turn) => {
@@ -111,9 +112,6 @@ async fn take(
             }
         }
     };
-    if matches!(&result, Ok(verdict) if verdict.outcome() == Outcome::Complete) {
-        shared.transfers.note_complete(key.clone());
-    }
     shared.transfers.release(&key, number);
     result
 }
@@ -166,10 +164,16 @@ async fn store(
     if let Err(reason) = finished {
         return Ok(verdict(Outcome::Again, reason));
     }
-    let (handler, offer) = (shared.handler.clone(), offer.clone());
+    let (told, offer) = (shared.clone(), offer.clone());
     let handed = blocking(voice, move || {
         let directory = sink.directory().to_owned();
-        handler.on_snapshot_complete(from, &offer, directory)
+        let handed = told.handler.on_snapshot_complete(from, &offer, directory);
+        if handed.is_ok() {
+            // Here, not behind the wait: the line may break meanwhile, and the sender ask again.
+            let key = (from, offer.region, offer.id.clone());
+            told.transfers.note_complete(key);
+        }
+        handed
     });
     Ok(match handed.await? {
         Ok(()) => verdict(Outcome::Complete, ""),

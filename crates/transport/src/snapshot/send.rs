@@ -65,8 +65,11 @@ async fn deliver(
     snapshot: &OutgoingSnapshot,
     progress: &Measure,
 ) -> Result<(), TransferError> {
-    let turn = shared.transfers.outgoing.clone().acquire_owned().await;
-    let _turn = turn.map_err(|_| TransferError::Stopped)?;
+    let turn = async || {
+        let turn = shared.transfers.outgoing.clone().acquire_owned().await;
+        turn.map_err(|_| TransferError::Stopped)
+    };
+    let mut my_turn = turn().await?;
     let offer = measure(snapshot).await?;
     if prost::Message::encoded_len(&offer) + OVERHEAD_BYTES > shared.config.frame_bytes_max {
         return Err(TransferError::Source("too many files for one offer".into()));
@@ -98,7 +101,10 @@ async fn deliver(
         let (region, id) = (snapshot.region, &snapshot.id);
         let line = format!("snapshot {id} of region {region} to node {to}: {why}; trying again");
         shared.notice(&format!("snapshot {to}"), &line);
+        // A receiver that is away must not keep others from theirs.
+        drop(my_turn);
         tokio::time::sleep(backoff.next()).await;
+        my_turn = turn().await?;
     }
 }
 
