@@ -34,6 +34,12 @@ pub fn clash<'a>(node: &Node, others: impl Iterator<Item = &'a Node>) -> Clash {
     clash
 }
 
+/// Has a label that decides placement.
+pub fn is_labelled(node: &Node) -> bool {
+    let labels = &node.profile.labels;
+    LEVELS.iter().any(|level| labels.contains_key(*level))
+}
+
 /// Nodes with how much they hold, from which the best are taken.
 #[derive(Debug, Clone)]
 pub struct Placement<'a> {
@@ -98,5 +104,46 @@ impl<'a> Placement<'a> {
             held.leaders += 1;
         }
         (chosen, leader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: NodeId, labels: &[(&str, &str)]) -> Node {
+        let mut node = Node {
+            id,
+            ..Node::default()
+        };
+        for (key, value) in labels {
+            let labels = &mut node.profile.labels;
+            labels.insert((*key).to_owned(), (*value).to_owned());
+        }
+        node
+    }
+
+    #[test]
+    fn coarse_labels_count_most() {
+        let a1 = node(1, &[("zone", "a"), ("rack", "1")]);
+        let a2 = node(2, &[("zone", "a"), ("rack", "2")]);
+        let b1 = node(3, &[("zone", "b"), ("rack", "1")]);
+        let plain = node(4, &[]);
+        assert_eq!(clash(&a1, [&a2].into_iter()), [1, 0, 0]);
+        assert_eq!(clash(&a1, [&b1].into_iter()), [0, 0, 0]);
+        assert_eq!(clash(&a1, [&a1, &a2].into_iter()), [2, 1, 0]);
+        assert_eq!(clash(&plain, [&a1, &plain].into_iter()), [0, 0, 0]);
+        // Only hosts are labelled.
+        let h1 = node(5, &[("host", "x")]);
+        let h2 = node(6, &[("host", "x")]);
+        assert_eq!(clash(&h1, [&h2].into_iter()), [0, 0, 1]);
+
+        // Two zones for three replicas: the third is at least in another rack.
+        let a3 = node(7, &[("zone", "a"), ("rack", "1")]);
+        let mut placement = Placement::new([&a1, &a2, &a3, &b1]);
+        placement.holds(2, 10);
+        assert_eq!(placement.best(&[&a1, &b1]), Some(2));
+        assert_eq!(placement.best(&[&a1]), Some(3));
+        assert_eq!(placement.best(&[&a1, &a2, &a3, &b1]), None);
     }
 }

@@ -12,7 +12,7 @@ use super::operator::{Kind, Operator, Task};
 use super::picture::Picture;
 use super::{Scheduler, candidates};
 use crate::liveness::Life;
-use crate::placement::{Clash, clash};
+use crate::placement::{Clash, clash, is_labelled};
 use crate::state::{Node, Region};
 
 pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
@@ -80,6 +80,13 @@ fn best(
     picture: &Picture,
     reason: Reason,
 ) -> Option<(usize, Member, NodeId)> {
+    let worthwhile = match reason {
+        Reason::Apart => nodes.iter().any(|node| is_labelled(node)),
+        Reason::Emptier => counts.values().max() >= counts.values().min().map(|n| n + 2).as_ref(),
+    };
+    if !worthwhile {
+        return None;
+    }
     let count = |node: NodeId| counts.get(&node).copied().unwrap_or(0);
     let mut best: Option<(Rank, usize, Member, NodeId)> = None;
     for (at, region) in movable.iter().enumerate() {
