@@ -11,6 +11,19 @@ use std::time::Duration;
 use peers::*;
 use transport::Config;
 
+/// Two nodes that stay connected while one of them stands still for as long as the test likes.
+fn patient_pair(mut config_one: Config) -> (Node, Node) {
+    config_one.down_after = Duration::from_secs(60);
+    let two = node(Config {
+        down_after: Duration::from_secs(60),
+        ..config(2)
+    });
+    let one = node(config_one);
+    one.transport.set_peer(2, &two.address[..]);
+    until("1 hears 2", || one.transport.is_up(2));
+    (one, two)
+}
+
 #[test]
 fn all_arrive_in_order_and_share_frames() {
     let (one, two) = pair();
@@ -50,7 +63,7 @@ fn all_arrive_in_order_and_share_frames() {
 
 #[test]
 fn what_waits_goes_as_one_frame() {
-    let (one, two) = pair();
+    let (one, two) = patient_pair(config(1));
     // The receiver stands still, so the sender's socket fills; then everything that gathered goes.
     two.ears.hold.store(true, Ordering::Relaxed);
     for at in 0..1000_u64 {
@@ -86,13 +99,10 @@ fn comes_back_after_a_restart_of_the_other_side() {
 
 #[test]
 fn a_full_queue_drops_and_recovers() {
-    let one = node(Config {
+    let (one, two) = patient_pair(Config {
         queue_bytes: 1 << 20,
         ..config(1)
     });
-    let two = node(config(2));
-    one.transport.set_peer(2, &two.address[..]);
-    until("1 hears 2", || one.transport.is_up(2));
     two.ears.hold.store(true, Ordering::Relaxed);
     let mut taken = 0;
     until("full", || {
