@@ -85,6 +85,8 @@ impl Core {
             } => match ticket {
                 Some(ticket) => {
                     let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
+                    self.unheard.set(self.unheard.get() + 1);
+                    self.tell_heard();
                 }
                 None => self.on_logged(&numbers, ok),
             },

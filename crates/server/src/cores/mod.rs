@@ -68,6 +68,8 @@ pub struct Core {
     pub(crate) home: RefCell<Home>,
     /// Ends the turns of a durable node; see `durable::compose`.
     pub(crate) composer: RefCell<Option<Waker>>,
+    /// Words of the log writer that it does not know to be heard; see `durable::writer`.
+    pub(crate) unheard: Cell<u64>,
     /// Commands on held regions of a durable node; see `durable::together`.
     pub(crate) wide: crate::durable::Line,
     /// Set just before a command is run that has been tried before.
@@ -101,6 +103,7 @@ impl Core {
             id,
             home: RefCell::new(home),
             composer: RefCell::new(None),
+            unheard: Cell::new(0),
             wide: crate::durable::Line::default(),
             again: Cell::default(),
             tickets: Tickets::new(),

@@ -223,7 +223,7 @@ impl Held {
         }
         let ticket = Ticket::new(&core);
         let numbers: Vec<u64> = writes.iter().map(|write| write.number).collect();
-        log(&core.shared, core.id, places, writes, Some(ticket.number()));
+        log(&core, places, writes, Some(ticket.number()));
         let Answer::Logged(ok) = ticket.await else {
             return Err(Refusal::new("ERR internal error"));
         };

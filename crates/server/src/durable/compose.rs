@@ -287,7 +287,7 @@ impl Core {
                 member.ready.write.take()
             };
             match write {
-                Some(write) => log(&self.shared, self.id, vec![id], vec![write], None),
+                Some(write) => log(self, vec![id], vec![write], None),
                 None => break,
             }
         }
@@ -297,6 +297,7 @@ impl Core {
     /// The writer has words for regions of this core.
     pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(RegionId, u64)], ok: bool) {
         self.begin_batch();
+        self.unheard.set(self.unheard.get() + 1);
         for &(id, number) in numbers {
             if !ok {
                 self.fail_region(id);
@@ -312,6 +313,17 @@ impl Core {
             }
             self.compose(id);
             self.drive(id);
+        }
+        self.tell_heard();
+    }
+
+    /// Nothing followed what the writer told last: it need not wait for it.
+    pub(crate) fn tell_heard(&self) {
+        let unheard = self.unheard.take();
+        if unheard > 0
+            && let Some(durable) = &self.shared.durable
+        {
+            durable.writer.heard(unheard);
         }
     }
 

@@ -58,8 +58,7 @@ pub use progress::Progress;
 pub use recover::{RecoverError, recover, region_count};
 pub use writer::{Job, LogSync, LogWriter};
 
-use crate::Shared;
-use crate::cores::{CoreId, Message, RegionId};
+use crate::cores::{Core, Message, RegionId};
 use readers::Readers;
 
 /// Where a durable node keeps its data, given by whoever starts it.
@@ -165,13 +164,8 @@ impl Durable {
 
 /// Sends log writes of the regions at `places` to the writer; the core hears of it when they are on
 /// disk.
-fn log(
-    shared: &Arc<Shared>,
-    core: CoreId,
-    places: Vec<RegionId>,
-    writes: Vec<LogWrite>,
-    ticket: Option<usize>,
-) {
+fn log(core: &Core, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: Option<usize>) {
+    let (shared, heard) = (&core.shared, core.unheard.take());
     let Some(durable) = &shared.durable else {
         return;
     };
@@ -183,7 +177,7 @@ fn log(
     durable
         .logged_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
-    let home = shared.clone();
+    let (home, core) = (shared.clone(), core.id);
     durable.writer.send(Job {
         writes,
         done: Box::new(move |writes, result| {
@@ -203,6 +197,7 @@ fn log(
                 });
             }
         }),
+        heard,
     });
 }
 

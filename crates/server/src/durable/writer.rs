@@ -3,6 +3,11 @@
 //! Cores hand it jobs and go on. While one write is on its way to the disk the next jobs gather;
 //! the slower the disk, the larger the groups. A failed write is final: nothing is known about
 //! what is on disk, so every later job fails too (DESIGN §13).
+//!
+//! **Cores in step.** Whoever was told that a job is on disk is about to send the next. If another
+//! core's job waits already and the writer took it at once, the two cores would take turns for
+//! ever, each with a sync for half of the commands. So it first waits until all have listened
+//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`patience`]).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +18,11 @@ use replica::{LogStore, LogWrite};
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long a group may wait for those who were told last: this part of the time the last write took.
+const PATIENCE_PART: u32 = 4;
+/// A wait is not worth less than this (a timer is no more exact), and never takes more.
+const PATIENCE: std::ops::Range<Duration> = Duration::from_micros(50)..Duration::from_micros(500);
 
 /// When an entry counts as kept (`log-sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +43,46 @@ pub struct Job {
     pub writes: Vec<LogWrite>,
     /// Called on the writer's thread.
     pub done: Written,
+    /// As [`LogWriter::heard`] of so many jobs: this is what follows them.
+    pub heard: u64,
 }
 
+#[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
+    /// Jobs whose senders were told, and those of them who have done what follows from it.
+    told: u64,
+    heard: u64,
+    /// The writer sleeps and wants to be woken for a job, or only when all have heard.
+    sleeps: Sleeps,
     stopping: bool,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Sleeps {
+    #[default]
+    No,
+    UntilJob,
+    UntilHeard,
+}
+
+impl Queue {
+    fn all_heard(&self) -> bool {
+        self.heard >= self.told
+    }
+
+    /// Whether the writer has to be woken; says so once.
+    fn must_wake(&mut self) -> bool {
+        let wake = match self.sleeps {
+            Sleeps::No => false,
+            Sleeps::UntilJob => !self.jobs.is_empty(),
+            Sleeps::UntilHeard => !self.jobs.is_empty() && self.all_heard(),
+        };
+        if wake {
+            self.sleeps = Sleeps::No;
+        }
+        wake
+    }
 }
 
 struct State {
@@ -54,10 +99,7 @@ pub struct LogWriter {
 impl LogWriter {
     pub fn start(log: Arc<dyn LogStore>, sync: LogSync) -> std::io::Result<LogWriter> {
         let state = Arc::new(State {
-            queue: Mutex::new(Queue {
-                jobs: Vec::new(),
-                stopping: false,
-            }),
+            queue: Mutex::default(),
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
         });
@@ -77,12 +119,17 @@ impl LogWriter {
 
     pub fn send(&self, job: Job) {
         let mut queue = self.state.lock();
+        queue.heard += job.heard;
         queue.jobs.push(job);
-        let first = queue.jobs.len() == 1;
-        drop(queue);
-        if first {
-            self.state.filled.notify_one();
-        }
+        self.state.wake_writer(queue);
+    }
+
+    /// Whoever sent these jobs knows that they are on disk, and nothing follows them now. Every job
+    /// counts once, here or in the job that follows it; what is never heard costs time only.
+    pub fn heard(&self, jobs: u64) {
+        let mut queue = self.state.lock();
+        queue.heard += jobs;
+        self.state.wake_writer(queue);
     }
 
     /// Writes what waits, syncs it and ends the thread.
@@ -114,39 +161,76 @@ impl State {
         }
     }
 
-    /// The jobs that wait; sleeps until there are some, or `until`. `None` when it is over.
-    fn take(&self, until: Option<Instant>) -> Option<Vec<Job>> {
+    fn wake_writer(&self, mut queue: MutexGuard<'_, Queue>) {
+        let wake = queue.must_wake();
+        drop(queue);
+        if wake {
+            self.filled.notify_one();
+        }
+    }
+
+    /// The jobs that wait; sleeps until there are some, or `until`, and for at most `patience` until
+    /// all have heard of the last ones. `None` when it is over.
+    fn take(&self, until: Option<Instant>, patience: Option<Duration>) -> Option<Vec<Job>> {
+        let mut patient_until = patience.map(|patience| Instant::now() + patience);
         let mut queue = self.lock();
         loop {
-            if !queue.jobs.is_empty() {
+            if queue.all_heard() || queue.stopping {
+                patient_until = None;
+            }
+            if !queue.jobs.is_empty() && patient_until.is_none() {
                 return Some(std::mem::take(&mut queue.jobs));
             }
             if queue.stopping {
                 return None;
             }
-            queue = match until {
+            let now = Instant::now();
+            let wake_at = match (patient_until, until) {
+                (Some(at), _) if at <= now => {
+                    // Somebody is busy with other things: it is not waited for.
+                    patient_until = None;
+                    continue;
+                }
+                (_, Some(at)) if at <= now => return Some(std::mem::take(&mut queue.jobs)),
+                (Some(at), Some(other)) => Some(at.min(other)),
+                (at, other) => at.or(other),
+            };
+            queue.sleeps = match patient_until {
+                Some(_) => Sleeps::UntilHeard,
+                None => Sleeps::UntilJob,
+            };
+            queue = match wake_at {
                 None => {
                     let waited = self.filled.wait(queue);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Some(Vec::new());
-                    }
-                    let waited = self.filled.wait_timeout(queue, left);
+                Some(at) => {
+                    let waited = self.filled.wait_timeout(queue, at - now);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            queue.sleeps = Sleeps::No;
         }
     }
+
+    fn tell(&self, jobs: usize) {
+        let mut queue = self.lock();
+        queue.told += jobs as u64;
+    }
+}
+
+/// How long to wait for those who were told, after a write that took so long; `None`: not at all.
+fn patience(took: Duration) -> Option<Duration> {
+    let patience = took / PATIENCE_PART;
+    (patience >= PATIENCE.start).then(|| patience.min(PATIENCE.end))
 }
 
 fn run(log: &dyn LogStore, state: &State) {
     let mut failed: Option<String> = None;
     // Set while something written is not synced.
     let mut sync_at: Option<Instant> = None;
-    while let Some(jobs) = state.take(sync_at) {
+    let mut patient = None;
+    while let Some(jobs) = state.take(sync_at, patient) {
         let sync = state.sync();
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
@@ -158,11 +242,14 @@ fn run(log: &dyn LogStore, state: &State) {
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
             }
+            let began = Instant::now();
             if failed.is_none()
                 && let Err(error) = log.write(&writes, sync == LogSync::Always)
             {
                 failed = Some(error.to_string());
             }
+            patient = patience(began.elapsed());
+            state.tell(ends.len());
             let mut rest = writes.into_iter();
             let mut from = 0;
             for (end, done) in ends {
@@ -228,6 +315,7 @@ mod tests {
             writer.send(Job {
                 writes: vec![write],
                 done: Box::new(done),
+                heard: 0,
             });
         }
         told.iter().take(count).collect()
