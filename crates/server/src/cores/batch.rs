@@ -110,7 +110,12 @@ impl Core {
             self.on_batch(batch);
         } else {
             self.stats().batches_sent.add(1);
-            self.send(target, Message::Batch(batch));
+            if let Some(mailbox) = self.shared.mailboxes.get(target) {
+                match batch.writes {
+                    true => mailbox.send_with_log(Message::Batch(batch)),
+                    false => mailbox.send(Message::Batch(batch)),
+                }
+            }
         }
         ticket
     }

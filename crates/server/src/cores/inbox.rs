@@ -82,14 +82,17 @@ impl Core {
                 numbers,
                 ticket,
                 ok,
-            } => match ticket {
-                Some(ticket) => {
-                    let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
-                    self.unheard.set(self.unheard.get() + 1);
-                    self.tell_heard();
+            } => {
+                self.shared.mailboxes[self.id].on_log();
+                self.unheard.set(self.unheard.get() + 1);
+                match ticket {
+                    Some(ticket) => {
+                        let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
+                        self.tell_heard();
+                    }
+                    None => self.on_logged(&numbers, ok),
                 }
-                None => self.on_logged(&numbers, ok),
-            },
+            }
             Message::Fetched { ticket, fetched } => {
                 let _ = self.tickets.deliver(ticket, Answer::Fetched(fetched));
             }

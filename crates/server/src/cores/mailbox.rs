@@ -12,12 +12,17 @@
 //!
 //! Both sides write before they read (sequentially consistent), so at least one sees the other.
 //!
+//! On a durable node a core that has an entry at the log writer can make no other before it is on
+//! disk, and will be woken then. So writes for it do not wake it ([`Mailbox::send_with_log`]): they
+//! are found when the writer's words are. `awaited` counts these words and is lowered by the core
+//! before it looks at its queue for the last time, so the same rule holds.
+//!
 //! **Bounded**: a core may have at most [`CREDITS`] requests under way at each other core
 //! ([`crate::Core::credit`]). Everything else answers a request, so the queue's length is bounded
 //! and the inbox never has to refuse.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::task::Waker;
 
 use crossbeam_queue::SegQueue;
@@ -104,6 +109,8 @@ pub struct Mailbox {
     queue: SegQueue<Message>,
     sleeping: AtomicBool,
     inbox: OnceLock<Waker>,
+    /// Words of the log writer that are under way to this core, and will wake it.
+    awaited: AtomicUsize,
 }
 
 impl Mailbox {
@@ -114,6 +121,29 @@ impl Mailbox {
         if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
             self.wake();
         }
+    }
+
+    /// As [`Mailbox::send`], for what this core can do nothing about before it hears from the log
+    /// writer: if it will, it is left asleep until then.
+    pub fn send_with_log(&self, message: Message) {
+        self.queue.push(message);
+        fence(Ordering::SeqCst);
+        if self.awaited.load(Ordering::Relaxed) == 0
+            && self.sleeping.load(Ordering::Relaxed)
+            && self.sleeping.swap(false, Ordering::SeqCst)
+        {
+            self.wake();
+        }
+    }
+
+    /// The log writer is given something that it will have words about.
+    pub fn await_log(&self) {
+        self.awaited.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Its words are here: the core looks at its queue once more before it sleeps.
+    pub fn on_log(&self) {
+        self.awaited.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub fn receive(&self) -> Option<Message> {
@@ -159,5 +189,55 @@ impl Mailbox {
         if let Some(waker) = self.inbox.get() {
             waker.wake_by_ref();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn sleeper() -> (Mailbox, Arc<Wakes>) {
+        let (mailbox, wakes) = (Mailbox::default(), Arc::new(Wakes::default()));
+        mailbox.set_inbox(wakes.clone().into());
+        mailbox.before_park();
+        wakes.0.store(0, Ordering::SeqCst);
+        (mailbox, wakes)
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_once() {
+        let (mailbox, wakes) = sleeper();
+        mailbox.send_with_log(Message::Evict);
+        mailbox.send(Message::Evict);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn who_waits_for_the_log_sleeps_on_and_finds_all_when_it_comes() {
+        let (mailbox, wakes) = sleeper();
+        mailbox.await_log();
+        mailbox.send_with_log(Message::Evict);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 0);
+        mailbox.send(Message::Evict);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+        mailbox.on_log();
+        mailbox.before_park();
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 2, "does not sleep");
+        while mailbox.receive().is_some() {}
+        mailbox.before_park();
+        mailbox.send_with_log(Message::Evict);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 3);
     }
 }

@@ -297,7 +297,6 @@ impl Core {
     /// The writer has words for regions of this core.
     pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(RegionId, u64)], ok: bool) {
         self.begin_batch();
-        self.unheard.set(self.unheard.get() + 1);
         for &(id, number) in numbers {
             if !ok {
                 self.fail_region(id);

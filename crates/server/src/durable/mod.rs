@@ -178,6 +178,9 @@ fn log(core: &Core, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: Option
         .logged_bytes
         .fetch_add(bytes as u64, Ordering::Relaxed);
     let (home, core) = (shared.clone(), core.id);
+    if let Some(mailbox) = home.mailboxes.get(core) {
+        mailbox.await_log();
+    }
     durable.writer.send(Job {
         writes,
         done: Box::new(move |writes, result| {

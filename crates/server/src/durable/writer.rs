@@ -343,6 +343,65 @@ mod tests {
         assert_eq!(log.span(1), Some((1, 1)));
     }
 
+    fn waiting(told: u64) -> State {
+        let job = Job {
+            writes: vec![write(1, 1)],
+            done: Box::new(|_, _| {}),
+            heard: 0,
+        };
+        let queue = Queue {
+            jobs: vec![job],
+            told,
+            ..Queue::default()
+        };
+        State {
+            queue: Mutex::new(queue),
+            filled: Condvar::new(),
+            sync: AtomicU8::new(0),
+        }
+    }
+
+    #[test]
+    fn a_group_waits_for_those_who_were_told_but_not_for_long() {
+        let (state, began) = (waiting(1), Instant::now());
+        let patience = Duration::from_millis(20);
+        let taken = state.take(None, Some(patience)).expect("not over");
+        assert_eq!(taken.len(), 1);
+        assert!(began.elapsed() >= patience);
+        // Without patience, or if all have heard, it goes at once.
+        assert_eq!(waiting(1).take(None, None).map(|jobs| jobs.len()), Some(1));
+        let long = Some(Duration::from_secs(3600));
+        assert_eq!(waiting(0).take(None, long).map(|jobs| jobs.len()), Some(1));
+    }
+
+    #[test]
+    fn a_group_goes_when_the_last_has_heard() {
+        let writer = LogWriter {
+            state: Arc::new(waiting(2)),
+            thread: None,
+        };
+        let state = writer.state.clone();
+        let take = std::thread::spawn(move || {
+            let taken = state.take(None, Some(Duration::from_secs(3600)));
+            taken.map(|jobs| jobs.len())
+        });
+        writer.heard(1);
+        writer.send(Job {
+            writes: vec![write(2, 1)],
+            done: Box::new(|_, _| {}),
+            heard: 1,
+        });
+        assert_eq!(take.join().expect("taken"), Some(2));
+    }
+
+    #[test]
+    fn patience_is_a_part_of_a_sync() {
+        let us = Duration::from_micros;
+        assert_eq!(patience(us(30)), None);
+        assert_eq!(patience(us(800)), Some(us(200)));
+        assert_eq!(patience(us(50_000)), Some(us(500)));
+    }
+
     #[test]
     fn a_failure_is_final() {
         let log = Arc::new(MapLog::new());
