@@ -70,6 +70,10 @@ pub struct Core {
     pub(crate) composer: RefCell<Option<Waker>>,
     /// Words of the log writer that it does not know to be heard; see `durable::writer`.
     pub(crate) unheard: Cell<u64>,
+    /// The composer has something to do.
+    pub(crate) compose_asked: Cell<bool>,
+    /// Regions whose last entry is on disk and not applied yet; the composer goes on with them.
+    pub(crate) logged: RefCell<Vec<RegionId>>,
     /// Commands on held regions of a durable node; see `durable::together`.
     pub(crate) wide: crate::durable::Line,
     /// Set just before a command is run that has been tried before.
@@ -104,6 +108,8 @@ impl Core {
             home: RefCell::new(home),
             composer: RefCell::new(None),
             unheard: Cell::new(0),
+            compose_asked: Cell::new(true),
+            logged: RefCell::default(),
             wide: crate::durable::Line::default(),
             again: Cell::default(),
             tickets: Tickets::new(),

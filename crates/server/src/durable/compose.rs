@@ -4,7 +4,8 @@
 //! A turn ends when the composer's task runs: it was woken by the first batch and stands behind
 //! all sessions that were ready then. While an entry is on its way to the disk the next one
 //! gathers: it could not be there any sooner, and the slower the disk, the more commands share an
-//! entry and a sync. As soon as the disk has one, the next is sent, then the former is applied.
+//! entry and a sync. When the disk has one, sessions that are ready then have their turn, the next
+//! is sent, then the former is applied.
 //!
 //! **Blocked sessions** are served inside the entry: behind a command that may put something at a
 //! key somebody waits for, the waiter's own command follows as an attempt. So it is in the log,
@@ -55,6 +56,7 @@ impl Core {
     }
 
     pub(crate) fn wake_composer(&self) {
+        self.compose_asked.set(true);
         if let Some(waker) = &*self.composer.borrow() {
             waker.wake_by_ref();
         }
@@ -62,16 +64,27 @@ impl Core {
 
     /// The task that ends turns.
     pub(crate) async fn run_composer(self: Rc<Self>) {
-        poll_fn(|cx| {
-            *self.composer.borrow_mut() = Some(cx.waker().clone());
+        while !self.is_stopping() {
+            poll_fn(|cx| {
+                *self.composer.borrow_mut() = Some(cx.waker().clone());
+                match self.compose_asked.take() || self.is_stopping() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
+            if !self.logged.borrow().is_empty() {
+                // What clients have sent meanwhile is read first: it shares the sync.
+                tokio::task::yield_now().await;
+            }
             self.begin_batch();
             self.compose_home();
-            if self.is_stopping() {
-                return Poll::Ready(());
+            let logged = std::mem::take(&mut *self.logged.borrow_mut());
+            for id in logged {
+                self.drive(id);
             }
-            Poll::Pending
-        })
-        .await;
+            self.tell_heard();
+        }
     }
 
     pub(crate) fn compose_home(self: &Rc<Self>) {
@@ -310,10 +323,9 @@ impl Core {
             {
                 member.replica.on_persisted(number);
             }
-            self.compose(id);
-            self.drive(id);
+            self.logged.borrow_mut().push(id);
         }
-        self.tell_heard();
+        self.wake_composer();
     }
 
     /// Nothing followed what the writer told last: it need not wait for it.
