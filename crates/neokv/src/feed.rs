@@ -99,6 +99,7 @@ fn print_entry(out: &mut impl Write, region: u64, index: u64, payload: &[u8]) ->
                 writeln!(out, "{region}:{index} {stamp} {} EXPIRED \"{key}\"", it.db)?;
             }
         }
+        Body::Digest(id) => writeln!(out, "{region}:{index} {stamp} - DIGEST {id}")?,
         Body::Rows(bytes) => {
             let changes = Changes::decode(bytes)
                 .ok_or_else(|| io::Error::other(format!("{place}: rows cannot be read")))?;

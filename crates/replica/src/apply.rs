@@ -3,9 +3,11 @@
 use crate::replica::Replica;
 
 impl Replica {
-    /// All committed entries up to `index` have been applied.
+    /// All committed entries up to `index` have been applied; changes of members among them with
+    /// `apply_members`.
     pub fn on_applied(&mut self, index: u64) {
-        if index <= self.applied_index() {
+        if index <= self.applied_index() || self.snapshots.installing.is_some() {
+            // An install has overtaken what was given out before.
             return;
         }
         assert!(
@@ -19,6 +21,7 @@ impl Replica {
             let term = self.node.raft.raft_log.term(index);
             if term.is_ok_and(|term| term == self.term()) {
                 self.serving_term = Some(self.term());
+                self.begin_round(false);
             }
         }
         // raft-rs gives out only what is on this disk, so these need not stay for that reason. A
@@ -28,6 +31,6 @@ impl Replica {
             false => self.config.recent_bytes,
         };
         self.node.mut_store().release(index, keep_bytes);
-        self.campaign_if_alone();
+        self.campaign_if_only_voter();
     }
 }

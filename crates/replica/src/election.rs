@@ -2,7 +2,7 @@
 //!
 //! raft-rs draws its election timeout from the thread's generator whenever it changes role or
 //! term, which no run could repeat. So after every call that may have done so the timeout is put
-//! back to ours: a function of seed, region, node, term and number of attempts. A function, not
+//! back to ours: a function of seed, region, replica, term and number of attempts. A function, not
 //! the next number of a generator: whether raft-rs has drawn cannot be seen from outside (it may
 //! draw the value that was there). It compares the timeout only in `tick`, so nothing it drew is
 //! ever used.
@@ -24,7 +24,7 @@ pub(crate) struct Timeouts {
 impl Timeouts {
     pub(crate) fn new(config: &ReplicaConfig) -> Timeouts {
         let mut seed = config.seed;
-        for word in [config.region, config.node] {
+        for word in [config.region, config.replica] {
             seed = fastrand::Rng::with_seed(seed ^ word).u64(..);
         }
         Timeouts {
@@ -62,12 +62,15 @@ impl Replica {
     /// A single voter asks nobody, so it need not wait for a timeout. But raft-rs makes it leader
     /// in the same call, and a leader's log must be on disk. raft-rs declines by itself while
     /// committed entries wait to be applied that are not in memory: they might change the members.
-    pub(crate) fn campaign_if_alone(&mut self) {
-        if self.is_alone() && self.node.raft.state != StateRole::Leader && self.in_flight.is_empty()
+    pub(crate) fn campaign_if_only_voter(&mut self) {
+        if self.is_only_voter()
+            && self.node.raft.state != StateRole::Leader
+            && self.in_flight.is_empty()
+            && self.node.raft.snap().is_none()
         {
             // It fails for nobody who is a voter.
             let _ = self.node.campaign();
-            self.seed_timeout();
+            self.after();
         }
     }
 }

@@ -5,11 +5,12 @@
 //!  ├─────────┼──────┼────────────┼─────────┼─────────────┼────────┤
 //!  │ version │ kind │ stamp_ms   │ seed    │ body        │ crc32c │
 //!  └─────────┴──────┴────────────┴─────────┴─────────────┴────────┘
-//!    1         1..3   u64          u64       by kind       of all before it
+//!    1         1..4   u64          u64       by kind       of all before it
 //!
 //!  Commands  count:u32, then per command  db:u8 argc:var (len:var bytes)*
 //!  Rows      the row changes of a keyspace, opaque here
 //!  Expire    count:u32, then per key      db:u8 deadline_ms:u64 len:var bytes
+//!  Digest    id:u64                       take a digest of the state as of this entry
 //! ```
 //!
 //! Fixed numbers are little endian; `var` is a u32, seven bits a byte, low ones first, in as few
@@ -28,7 +29,7 @@ mod write;
 use std::fmt;
 
 pub use read::{Body, Command, Commands, Decoded, Expirations, Expired, decode, is_rows};
-pub use write::{EntryWriter, ExpireWriter, rows_payload};
+pub use write::{EntryWriter, ExpireWriter, digest_payload, rows_payload};
 
 /// The version this code writes, and the newest it reads.
 pub const VERSION: u8 = 1;
@@ -39,6 +40,7 @@ const CHECKSUM_BYTES: usize = 4;
 const KIND_COMMANDS: u8 = 1;
 const KIND_ROWS: u8 = 2;
 const KIND_EXPIRE: u8 = 3;
+const KIND_DIGEST: u8 = 4;
 
 static CRC32C: crc::Crc<u32, crc::Table<16>> =
     crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);

@@ -8,6 +8,9 @@ pub struct LogWrite {
     pub region: u64,
     /// Given back to the replica when this, and all before it, is on disk.
     pub number: u64,
+    /// First of all: forget the whole log. It begins anew behind this index, where a snapshot was
+    /// installed. In one with the rest, and on disk like it.
+    pub reset: Option<u64>,
     /// Appended; entries already there from the first of these indices on are replaced.
     pub entries: Vec<Entry>,
     pub hard_state: Option<HardState>,

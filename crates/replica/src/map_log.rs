@@ -82,6 +82,9 @@ fn make(logs: &mut Logs, change: Change) {
         Change::Write(writes) => {
             for write in writes {
                 let log = logs.entry(write.region).or_default();
+                if write.reset.is_some() {
+                    *log = OneLog::default();
+                }
                 if let Some(first) = write.entries.first() {
                     log.entries.split_off(&first.index);
                 }
@@ -129,6 +132,10 @@ impl LogStore for MapLog {
             let (Some(first), Some(last)) = (write.entries.first(), write.entries.last()) else {
                 continue;
             };
+            if write.reset.is_some_and(|index| first.index == index + 1) {
+                ends.insert(write.region, last.index + 1);
+                continue;
+            }
             let on_disk = copies.seen.get(&write.region);
             let end = ends.entry(write.region).or_insert_with(|| {
                 let last = on_disk.and_then(|log| log.entries.last_key_value());

@@ -11,24 +11,29 @@
 //!   else's wait for it (`persist`).
 //!
 //! The commit index is not worth a write of its own: Raft finds it again after a restart. It goes
-//! along with the next write that has entries, a term or a vote.
+//! along with the next write that has entries, a term or a vote (and must: see `membership`).
 
 use bytes::Bytes;
 use raft::StateRole;
-use raft::eraftpb::Message;
+use raft::eraftpb::{EntryType, Message};
 
 use crate::fetch::Fetch;
 use crate::log::LogWrite;
+use crate::membership::Change;
 use crate::persist::Flight;
+use crate::read::Confirmed;
 use crate::replica::Replica;
+use crate::snapshot::SnapshotHead;
 
 /// An entry a majority has on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
     pub index: u64,
     pub term: u64,
-    /// Empty: a leader began its term. Nothing to do but to note the index.
+    /// Empty: a leader began its term, or members change. Nothing to do but to note the index.
     pub payload: Bytes,
+    /// To be given to `apply_members`.
+    pub change: Option<Box<Change>>,
 }
 
 /// Filled by [`Replica::ready`]; kept and used again, so that it costs no allocation.
@@ -43,6 +48,16 @@ pub struct Ready {
     pub committed: Vec<Committed>,
     /// To be read from the log store; then `on_fetched`. One at a time.
     pub fetch: Option<Fetch>,
+    /// To be installed in place of the whole state, before anything else of this region is
+    /// applied; then `on_installed`. Nothing else is committed meanwhile.
+    pub install: Option<SnapshotHead>,
+    /// Members that need a snapshot; then `on_snapshot_made`, or `report_snapshot(id, false)`.
+    /// Told again while it is needed and nothing was heard.
+    pub snapshots_wanted: Vec<u64>,
+    /// Reads that may be served once their index is applied.
+    pub reads: Vec<Confirmed>,
+    /// Numbers of reads that will not be confirmed: somebody else leads, or nobody answered.
+    pub reads_failed: Vec<u64>,
     /// This replica leads now, in this term.
     pub became_leader: Option<u64>,
     /// It led in an earlier term and does not any more (or not without a gap): proposals that
@@ -58,6 +73,10 @@ impl Ready {
         self.messages.clear();
         self.committed.clear();
         self.fetch = None;
+        self.install = None;
+        self.snapshots_wanted.clear();
+        self.reads.clear();
+        self.reads_failed.clear();
         self.became_leader = None;
         self.lost_leadership = false;
         self.leader_changed = false;
@@ -67,7 +86,15 @@ impl Ready {
 impl Replica {
     /// Whether `ready` would bring anything.
     pub fn has_ready(&self) -> bool {
-        !self.released.is_empty() || self.wants_fetch() || self.raft_has_ready()
+        !self.released.is_empty()
+            || self.wants_fetch()
+            || !self.reads.confirmed.is_empty()
+            || !self.reads.failed.is_empty()
+            || !self.snapshots.wanted.is_empty()
+            || match self.is_installing() {
+                true => self.snapshots.installing.is_none() || self.has_early(),
+                false => self.raft_has_ready(),
+            }
     }
 
     /// Like raft-rs' own `has_ready`, but a commit index alone is nothing (see above), and
@@ -78,7 +105,7 @@ impl Replica {
             || !raft.msgs.is_empty()
             || (raft.term, raft.vote) != self.written_vote
             || self.role() != self.told
-            || !raft.read_states.is_empty()
+            || raft.snap().is_some()
             || (self.fetching.is_none() && raft.raft_log.has_next_entries_since(self.handed_out))
     }
 
@@ -92,10 +119,17 @@ impl Replica {
 
     pub fn ready(&mut self, out: &mut Ready) {
         out.clear();
-        if self.raft_has_ready() {
+        self.take_early(&mut out.messages);
+        if self.is_installing() {
+            out.install = self.next_install();
+        } else if self.raft_has_ready() {
             self.raft_ready(out);
         }
         out.messages.append(&mut self.released);
+        self.mark_messages(&mut out.messages);
+        std::mem::swap(&mut out.reads, &mut self.reads.confirmed);
+        std::mem::swap(&mut out.reads_failed, &mut self.reads.failed);
+        std::mem::swap(&mut out.snapshots_wanted, &mut self.snapshots.wanted);
         out.fetch = self.next_fetch();
     }
 
@@ -118,15 +152,39 @@ impl Replica {
         let has_write = ready.must_sync();
         for entry in ready.take_committed_entries() {
             self.handed_out = entry.index;
-            out.committed.push(Committed {
-                index: entry.index,
-                term: entry.term,
-                payload: entry.data,
+            out.committed.push(match entry.get_entry_type() {
+                EntryType::EntryNormal => Committed {
+                    index: entry.index,
+                    term: entry.term,
+                    payload: entry.data,
+                    change: None,
+                },
+                _ => Committed {
+                    index: entry.index,
+                    term: entry.term,
+                    payload: Bytes::new(),
+                    change: Some(Box::new(Change {
+                        context: entry.context,
+                        data: entry.data,
+                    })),
+                },
             });
         }
         out.messages.append(&mut ready.take_messages());
         let mut after = ready.take_persisted_messages();
 
+        let snapshot = match ready.snapshot().is_empty() {
+            true => None,
+            false => {
+                let metadata = ready.snapshot().get_metadata();
+                let (index, term) = (metadata.index, metadata.term);
+                self.node.mut_store().begin_behind(index, term);
+                self.snapshots.is_installed = false;
+                // A new log needs the whole of it, whatever of it was written before.
+                self.unwritten_state = Some(self.node.raft.hard_state());
+                Some(index)
+            }
+        };
         self.node.mut_store().append(&entries);
         self.node.advance_append_async(ready);
 
@@ -136,6 +194,7 @@ impl Replica {
             out.write = Some(LogWrite {
                 region: self.config.region,
                 number,
+                reset: snapshot,
                 entries,
                 hard_state: self.unwritten_state.take(),
             });
@@ -150,6 +209,8 @@ impl Replica {
         self.in_flight.push_back(Flight {
             number,
             has_write,
+            term: self.written_vote.0,
+            snapshot,
             messages: after,
         });
     }

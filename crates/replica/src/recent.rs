@@ -14,7 +14,7 @@
 //! Invariant: an entry that is in neither part is on disk.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use raft::eraftpb::{Entry, EntryType, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
@@ -36,6 +36,8 @@ pub(crate) struct Recent {
     pub(crate) tail: Run,
     /// raft-rs reads through a shared reference, so wishes need a cell.
     pub(crate) wants: RefCell<Wants>,
+    /// Snapshots whose files are with the member they are for.
+    pub(crate) offers: BTreeMap<u64, Snapshot>,
 }
 
 /// Reads that could not be answered from memory.
@@ -45,6 +47,8 @@ pub(crate) struct Wants {
     pub(crate) apply: Option<u64>,
     /// Entries for followers, with what raft-rs wants to hear when they are here.
     pub(crate) sends: Vec<(u64, GetEntriesContext)>,
+    /// Members that need what is gone.
+    pub(crate) snapshots: BTreeSet<u64>,
 }
 
 /// Consecutive entries.
@@ -157,6 +161,16 @@ impl Recent {
         self.fetched.drop_front(index, 0);
     }
 
+    /// A snapshot was installed: the log begins anew behind it.
+    pub(crate) fn begin_behind(&mut self, index: u64, term: u64) {
+        self.base = index;
+        self.last = index;
+        self.terms = Terms::behind(index, term);
+        self.fetched = Run::default();
+        self.tail = Run::new(index + 1, Vec::new());
+        *self.wants.get_mut() = Wants::default();
+    }
+
     /// raft-rs wants to know whether a change of members is among these entries, nothing else.
     /// What is not in memory might be one: then it must not campaign before it has applied them.
     fn looking_for_changes(&self, low: u64, high: u64) -> Vec<Entry> {
@@ -233,7 +247,12 @@ impl Storage for Recent {
     }
 
     /// A follower that needs entries before `base` waits for its snapshot.
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+    fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        let offer = self.offers.get(&to);
+        if let Some(offer) = offer.filter(|offer| offer.get_metadata().index >= self.base) {
+            return Ok(offer.clone());
+        }
+        self.wants.borrow_mut().snapshots.insert(to);
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }

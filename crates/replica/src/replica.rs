@@ -1,6 +1,6 @@
 //! The struct and what can be asked of it. Behaviour is in one file per operation.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use raft::eraftpb::{HardState, Message};
 use raft::{RawNode, StateRole};
@@ -8,13 +8,23 @@ use raft::{RawNode, StateRole};
 use crate::config::ReplicaConfig;
 use crate::election::Timeouts;
 use crate::fetch::Fetch;
+use crate::lease::Lease;
+use crate::members::Members;
 use crate::persist::Flight;
+use crate::promise::Promise;
+use crate::quiet::Quiet;
+use crate::read::Reads;
 use crate::recent::Recent;
+use crate::snapshot::Snapshots;
 
 /// One member of a region.
 pub struct Replica {
     pub(crate) config: ReplicaConfig,
     pub(crate) node: RawNode<Recent>,
+    /// As raft-rs counts them: with the last change applied, or of a snapshot being installed.
+    pub(crate) members: Members,
+    /// The newest time the owner told.
+    pub(crate) now_ms: u64,
     pub(crate) timeouts: Timeouts,
     /// Writes not yet on disk, and messages that wait for them; in order of their numbers.
     pub(crate) in_flight: VecDeque<Flight>,
@@ -32,6 +42,18 @@ pub struct Replica {
     pub(crate) written_vote: (u64, u64),
     /// The term in which this replica, as leader, has applied an entry of its own.
     pub(crate) serving_term: Option<u64>,
+    /// The newest term known to be on disk.
+    pub(crate) persisted_term: u64,
+    /// The term this replica led in when `after` last looked.
+    pub(crate) led: Option<u64>,
+    pub(crate) was_transferring: bool,
+    pub(crate) promise: Promise,
+    pub(crate) lease: Lease,
+    pub(crate) reads: Reads,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) quiet: Quiet,
+    /// Entry formats that other members understand.
+    pub(crate) versions: BTreeMap<u64, u8>,
 }
 
 impl Replica {
@@ -39,8 +61,10 @@ impl Replica {
         self.config.region
     }
 
-    pub fn node(&self) -> u64 {
-        self.config.node
+    /// Of this replica.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.config.replica
     }
 
     #[inline]
@@ -82,10 +106,16 @@ impl Replica {
         self.last_index() > self.applied_index()
     }
 
-    /// The only voter: its own vote and its own disk decide everything.
+    /// Its own vote and its own disk decide everything.
+    #[inline]
+    pub(crate) fn is_only_voter(&self) -> bool {
+        self.members.is_only_voter(self.config.replica)
+    }
+
+    /// The only voter, and nobody listens.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.config.voters.len() == 1
+        self.members.learners.is_empty() && self.is_only_voter()
     }
 
     /// Payload and overhead of entries held in memory.

@@ -5,38 +5,41 @@
 //!
 //! The first entry a truncated log still holds serves raft-rs as its `base`, the entry whose term
 //! it must know though it never reads it: truncation leaves the last applied entry in place
-//! (see `truncate`), so nothing is lost by it.
+//! (see `truncate`), so nothing is lost by it. A log that was never truncated begins behind what
+//! the replica began with, whose term the state machine keeps ([`ReplicaConfig::snapshot`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use raft::eraftpb::ConfState;
 use raft::{Config, RaftState, RawNode};
 
-use crate::config::{ReplicaConfig, ReplicaError};
+use crate::config::{FOUNDED, Position, ReplicaConfig, ReplicaError};
 use crate::election::Timeouts;
-use crate::log::{LogError, LogStore};
+use crate::lease::Lease;
+use crate::log::{LogError, LogStore, LogWrite};
+use crate::promise::Promise;
+use crate::quiet::Quiet;
+use crate::read::Reads;
 use crate::recent::{Recent, Run};
 use crate::replica::Replica;
+use crate::snapshot::Snapshots;
 use crate::terms::Terms;
-
-/// Most that one append message to a follower carries.
-const MESSAGE_BYTES: u64 = 1 << 20;
 
 impl Replica {
     /// Reads the log (blocking, at start only). A replica that is the only voter is leader when
     /// this returns, unless entries known to be committed must be fetched and applied first.
-    pub fn new(config: ReplicaConfig, log: &dyn LogStore) -> Result<Replica, ReplicaError> {
-        if !config.voters.contains(&config.node) {
-            let text = format!("node {} is not among the voters", config.node);
-            return Err(ReplicaError::Config(text));
+    pub fn new(mut config: ReplicaConfig, log: &dyn LogStore) -> Result<Replica, ReplicaError> {
+        config.check()?;
+        if config.snapshot == FOUNDED {
+            // The empty state is the state at the founding.
+            config.applied = config.applied.max(FOUNDED.index);
         }
         let raft_config = Config {
-            id: config.node,
+            id: config.replica,
             election_tick: config.election_ticks,
             heartbeat_tick: config.heartbeat_ticks,
             applied: config.applied,
-            max_size_per_msg: MESSAGE_BYTES,
-            max_inflight_msgs: 256,
+            max_size_per_msg: config.message_bytes as u64,
+            max_inflight_msgs: config.max_inflight_messages,
             check_quorum: true,
             pre_vote: true,
             // raft-rs can put the entries of several proposals into one message, but adds them to an
@@ -47,6 +50,13 @@ impl Replica {
             max_committed_size_per_ready: config.batch_bytes as u64,
             ..Config::default()
         };
+        // Who never had a term has promised nothing.
+        let is_bound = log.hard_state(config.region)?.is_some()
+            && !config.members.is_only_voter(config.replica);
+        let mut promise = Promise::default();
+        if is_bound {
+            promise.silent_until_ms = config.now_ms + config.promise_ms();
+        }
         let recent = read(&config, log)?;
         let hard = &recent.initial.hard_state;
         let written_vote = (hard.term, hard.vote);
@@ -54,10 +64,15 @@ impl Replica {
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&raft_config, recent, &logger)
             .map_err(|error| ReplicaError::Config(error.to_string()))?;
+        let mut lease = Lease::default();
+        lease.clear();
+        // Questions to a leader of before this start must not be taken for one of now.
+        let first_number = fastrand::Rng::with_seed(config.seed ^ config.now_ms).u64(..) >> 8;
         let mut replica = Replica {
             timeouts: Timeouts::new(&config),
             handed_out: config.applied,
-            config,
+            members: config.members.clone(),
+            now_ms: config.now_ms,
             node,
             in_flight: VecDeque::new(),
             released: Vec::new(),
@@ -66,9 +81,19 @@ impl Replica {
             told: (None, raft::INVALID_ID),
             written_vote,
             serving_term: None,
+            persisted_term: written_vote.0,
+            led: None,
+            was_transferring: false,
+            promise,
+            lease,
+            reads: Reads::from(first_number),
+            snapshots: Snapshots::default(),
+            quiet: Quiet::default(),
+            versions: BTreeMap::new(),
+            config,
         };
         replica.seed_timeout();
-        replica.campaign_if_alone();
+        replica.campaign_if_only_voter();
         Ok(replica)
     }
 }
@@ -76,18 +101,41 @@ impl Replica {
 fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaError> {
     let region = config.region;
     let applied = config.applied;
-    let alone = config.voters.len() == 1;
+    let snapshot = config.snapshot;
+    let only_voter = config.members.is_only_voter(config.replica);
+    if applied < snapshot.index {
+        return Err(inconsistent(format!(
+            "applied up to {applied}, but it began at {}",
+            snapshot.index
+        )));
+    }
     let mut hard = log.hard_state(region)?.unwrap_or_default();
+    if hard.term < snapshot.term {
+        // Voted before the term the snapshot is of.
+        (hard.term, hard.vote) = (snapshot.term, raft::INVALID_ID);
+    }
     let mut span = log.span(region);
+    if !begins_with(snapshot, span, log, region)? && applied == snapshot.index {
+        // The state was installed and the log not yet forgotten when this replica died.
+        hard.commit = applied;
+        let reset = LogWrite {
+            region,
+            reset: Some(applied),
+            hard_state: Some(hard.clone()),
+            ..LogWrite::default()
+        };
+        log.write(&[reset], true)?;
+        span = None;
+    }
 
-    if applied > span.map_or(0, |(_, last)| last) {
+    if applied > span.map_or(snapshot.index, |(_, last)| last) {
         // Without a sync on every write the data may get to disk before the log that made it. A
         // majority would notice a member that forgot what it said; a single voter may go on, with
         // a log that begins behind what it has.
-        if !alone {
+        if !only_voter {
             return Err(inconsistent(format!(
                 "applied up to {applied}, log ends at {}",
-                span.map_or(0, |(_, last)| last)
+                span.map_or(snapshot.index, |(_, last)| last)
             )));
         }
         if let Some((_, last)) = span {
@@ -100,13 +148,14 @@ fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaErr
     }
 
     let (base, last, terms) = match span {
-        // Before the first entry there is term 0, whatever term has been voted in since.
-        None if applied == 0 => (0, 0, Terms::behind(0, 0)),
+        None if applied == snapshot.index => {
+            (applied, applied, Terms::behind(applied, snapshot.term))
+        }
         None => (applied, applied, Terms::behind(applied, hard.term)),
-        Some((1, last)) => {
-            let mut terms = Terms::behind(0, 0);
-            read_terms(log, region, 1, last, &mut terms)?;
-            (0, last, terms)
+        Some((first, last)) if first == snapshot.index + 1 => {
+            let mut terms = Terms::behind(snapshot.index, snapshot.term);
+            read_terms(log, region, first, last, &mut terms)?;
+            (snapshot.index, last, terms)
         }
         Some((first, last)) if first <= applied => {
             let mut terms = Terms::behind(first, term_in(log, region, first)?);
@@ -115,7 +164,7 @@ fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaErr
         }
         // Truncated right behind what is applied: the term before is not known, and nobody
         // compares it with theirs.
-        Some((first, last)) if first == applied + 1 && alone => {
+        Some((first, last)) if first == applied + 1 && only_voter => {
             let mut terms = Terms::behind(applied, term_in(log, region, first)?);
             read_terms(log, region, first, last, &mut terms)?;
             (applied, last, terms)
@@ -144,13 +193,14 @@ fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaErr
     hard.commit = hard.commit.max(applied).max(base);
 
     let mut recent = Recent {
-        initial: RaftState::new(hard, conf_state(config)),
+        initial: RaftState::new(hard, config.members.to_raft()),
         base,
         last,
         terms,
         fetched: Run::default(),
         tail: Run::new(last + 1, Vec::new()),
         wants: Default::default(),
+        offers: BTreeMap::new(),
     };
     if applied < last {
         let entries = log.entries(region, applied + 1, last + 1, config.batch_bytes)?;
@@ -165,10 +215,19 @@ fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaErr
     Ok(recent)
 }
 
-fn conf_state(config: &ReplicaConfig) -> ConfState {
-    let mut state = ConfState::default();
-    state.set_voters(config.voters.clone());
-    state
+/// Whether the log goes on from this snapshot: begins behind it, or has its entry.
+fn begins_with(
+    snapshot: Position,
+    span: Option<(u64, u64)>,
+    log: &dyn LogStore,
+    region: u64,
+) -> Result<bool, ReplicaError> {
+    match span {
+        None => Ok(true),
+        Some((first, _)) if first > snapshot.index => Ok(true),
+        Some((_, last)) if last < snapshot.index => Ok(false),
+        Some(_) => Ok(term_in(log, region, snapshot.index)? == snapshot.term),
+    }
 }
 
 fn term_in(log: &dyn LogStore, region: u64, index: u64) -> Result<u64, ReplicaError> {

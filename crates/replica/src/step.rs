@@ -2,12 +2,23 @@
 //!
 //! raft-rs trusts its peers: some impossible messages make it stop the whole process. They are
 //! refused here, so that a peer that is mad harms nobody else.
+//!
+//! Who sends need not be a member as far as this replica knows: a new learner knows nobody, a
+//! member may not have heard of the newest one, and one that was removed may still speak. Raft
+//! tells by term, log and promise what is to be made of it.
 
 use std::fmt;
 
-use raft::eraftpb::{EntryType, Message, MessageType};
+use raft::Error;
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 
+use crate::mark::Mark;
+use crate::membership::decode_change;
 use crate::replica::Replica;
+use crate::snapshot::snapshot_head;
+
+/// Terms and indices beyond this are no honest member's; adding to them must not overflow.
+const MOST: u64 = 1 << 60;
 
 /// A message that was not taken in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,54 +34,130 @@ impl std::error::Error for Unfit {}
 
 impl Replica {
     /// Takes in what a peer said. Look at `has_ready` afterwards.
-    pub fn step(&mut self, message: Message) -> Result<(), Unfit> {
+    pub fn step(&mut self, mut message: Message, now_ms: u64) -> Result<(), Unfit> {
         self.check(&message)?;
+        self.see(now_ms);
+        let result = match message.get_msg_type() {
+            MessageType::MsgReadIndex => {
+                self.wake_up();
+                self.on_read_asked(&message);
+                Ok(())
+            }
+            MessageType::MsgReadIndexResp => {
+                self.on_read_answered(&message);
+                Ok(())
+            }
+            MessageType::MsgHeartbeat => self.step_heartbeat(message),
+            MessageType::MsgHeartbeatResponse => self.step_heartbeat_answer(message),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.wake_up();
+                match self.may_see_vote(&mut message) {
+                    true => self.step_vote(message),
+                    false => Ok(()),
+                }
+            }
+            MessageType::MsgTimeoutNow => match self.may_take_over(&mut message) {
+                true => {
+                    self.wake_up();
+                    self.on_campaign();
+                    self.node.step(message)
+                }
+                false => Ok(()),
+            },
+            // They come again; what is being installed must not change meanwhile.
+            MessageType::MsgAppend | MessageType::MsgSnapshot if self.is_installing() => Ok(()),
+            MessageType::MsgAppend | MessageType::MsgSnapshot => {
+                self.wake_up();
+                let term = message.term;
+                let result = self.node.step(message);
+                if term == self.term() && !self.is_leader() {
+                    self.on_leader_heard();
+                }
+                self.take_members_of_snapshot();
+                result
+            }
+            _ => {
+                self.wake_up();
+                self.node.step(message)
+            }
+        };
+        self.after();
+        match result {
+            // An answer of somebody who is no member any more.
+            Ok(()) | Err(Error::StepPeerNotFound) => Ok(()),
+            // Raft ignores most of what it does not like; these are the rest.
+            Err(_) => Err(Unfit("raft does not take it")),
+        }
+    }
+
+    fn step_heartbeat(&mut self, message: Message) -> raft::Result<()> {
+        let (term, from) = (message.term, message.from);
+        let mark = Mark::decode(&message.context);
         let result = self.node.step(message);
-        self.seed_timeout();
-        // Raft ignores most of what it does not like; these are the rest.
-        result.map_err(|_| Unfit("raft does not take it"))
+        if term == self.term() && !self.is_leader() && self.leader() == Some(from) {
+            self.on_leader_heard();
+            match mark {
+                Some(mark) => {
+                    self.on_generation(term, mark.generation);
+                    self.on_heartbeat_mark(mark);
+                }
+                None => self.wake_up(),
+            }
+        }
+        result
+    }
+
+    fn step_heartbeat_answer(&mut self, mut message: Message) -> raft::Result<()> {
+        let mark = Mark::decode(&message.context);
+        // To raft-rs it would be the answer to a read of its own.
+        message.context.clear();
+        let (term, from) = (message.term, message.from);
+        let result = self.node.step(message);
+        if let Some(mark) = mark
+            && self.is_leader()
+            && term == self.term()
+        {
+            self.on_beat_answered(from, mark.beat);
+            self.end_confirmed_round();
+            self.begin_round(true);
+            self.on_quiet_answer(from, mark);
+        }
+        result
     }
 
     fn check(&self, message: &Message) -> Result<(), Unfit> {
-        if message.to != self.config.node {
-            return Err(Unfit("for another node"));
+        if message.to != self.id() {
+            return Err(Unfit("for another replica"));
         }
-        if message.from == self.config.node || !self.config.voters.contains(&message.from) {
-            return Err(Unfit("from a node that is no member"));
+        if message.from == self.id() || message.from == raft::INVALID_ID {
+            return Err(Unfit("from nobody else"));
+        }
+        let numbers = [
+            message.term,
+            message.log_term,
+            message.index,
+            message.commit,
+            message.commit_term,
+            message.reject_hint,
+        ];
+        if numbers.iter().any(|&number| number > MOST) {
+            return Err(Unfit("a number beyond belief"));
+        }
+        // raft-rs takes a message without a term for one of its own.
+        if message.term == 0 {
+            return Err(Unfit("of no term"));
         }
         let last = self.last_index();
         match message.get_msg_type() {
-            // Proposals are not forwarded (see `propose`); snapshots are not received.
-            MessageType::MsgPropose | MessageType::MsgSnapshot => Err(Unfit("of this kind")),
-            MessageType::MsgAppend => {
-                let mut index = message.index;
-                let mut term = message.log_term;
-                for entry in message.get_entries() {
-                    if entry.index != index + 1 || entry.term < term || entry.term > message.term {
-                        return Err(Unfit("entries that do not follow each other"));
-                    }
-                    if entry.get_entry_type() != EntryType::EntryNormal {
-                        return Err(Unfit("a change of members"));
-                    }
-                    (index, term) = (entry.index, entry.term);
-                }
-                let committed = self.committed_index();
-                let replaces = |entry: &raft::eraftpb::Entry| {
-                    entry.index <= committed
-                        && self
-                            .node
-                            .raft
-                            .raft_log
-                            .term(entry.index)
-                            .is_ok_and(|term| term != 0 && term != entry.term)
-                };
-                if message.term >= self.term() && message.get_entries().iter().any(replaces) {
-                    return Err(Unfit("another history of committed entries"));
-                }
-                Ok(())
-            }
+            // Proposals are not forwarded (see `propose`), nor are wishes who should lead.
+            MessageType::MsgPropose | MessageType::MsgTransferLeader => Err(Unfit("of this kind")),
+            MessageType::MsgAppend => self.check_append(message),
+            MessageType::MsgSnapshot => self.check_snapshot(message),
             MessageType::MsgHeartbeat if message.term >= self.term() && message.commit > last => {
                 Err(Unfit("a commit beyond this log"))
+            }
+            MessageType::MsgAppendResponse if message.request_snapshot != raft::INVALID_INDEX => {
+                Err(Unfit("asks for a snapshot"))
             }
             MessageType::MsgAppendResponse
                 // Not for a follower: it may be a leader that died with its unsynced tail.
@@ -83,5 +170,57 @@ impl Replica {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_append(&self, message: &Message) -> Result<(), Unfit> {
+        if (message.index == 0) != (message.log_term == 0) {
+            return Err(Unfit("an entry without a term"));
+        }
+        if message.index == 0 && self.members.is_empty() {
+            return Err(Unfit("the founding members are in no log"));
+        }
+        let mut index = message.index;
+        let mut term = message.log_term.max(1);
+        for entry in message.get_entries() {
+            if entry.index != index + 1 || entry.term < term || entry.term > message.term {
+                return Err(Unfit("entries that do not follow each other"));
+            }
+            let fits = match entry.get_entry_type() {
+                EntryType::EntryNormal => true,
+                EntryType::EntryConfChangeV2 => decode_change(&entry.data).is_some(),
+                EntryType::EntryConfChange => false,
+            };
+            if !fits {
+                return Err(Unfit("a change of members that is none"));
+            }
+            (index, term) = (entry.index, entry.term);
+        }
+        let committed = self.committed_index();
+        let replaces = |entry: &Entry| {
+            entry.index <= committed
+                && self
+                    .node
+                    .raft
+                    .raft_log
+                    .term(entry.index)
+                    .is_ok_and(|term| term != 0 && term != entry.term)
+        };
+        if message.term >= self.term() && message.get_entries().iter().any(replaces) {
+            return Err(Unfit("another history of committed entries"));
+        }
+        Ok(())
+    }
+
+    fn check_snapshot(&self, message: &Message) -> Result<(), Unfit> {
+        let Some(head) = snapshot_head(message) else {
+            return Err(Unfit("no snapshot"));
+        };
+        if head.index == 0 || head.index > MOST || head.term == 0 || head.term > message.term {
+            return Err(Unfit("a snapshot of nothing"));
+        }
+        if head.members.is_empty() || !head.members.contains(self.id()) {
+            return Err(Unfit("a snapshot without this replica"));
+        }
+        head.members.check().map_err(Unfit)
     }
 }

@@ -5,9 +5,22 @@ use crate::replica::Replica;
 impl Replica {
     /// What entries before `index` did is durable elsewhere. Returns the index to hand to
     /// [`LogStore::truncate`](crate::LogStore::truncate): the last applied entry always stays, for
-    /// after a restart somebody must know its term (see `start`).
+    /// after a restart somebody must know its term (see `start`). So do some for members that lag
+    /// (`keep_entries`; a leader that sees nobody lag keeps fewer), and all behind a snapshot that
+    /// is being made or sent.
     pub fn truncate_to(&mut self, index: u64) -> u64 {
-        let index = index.min(self.applied_index());
+        let mut index = index.min(self.applied_index());
+        if !self.is_alone() {
+            let mut lagging = self
+                .applied_index()
+                .saturating_sub(self.config.keep_entries);
+            if self.is_leader() {
+                let progress = self.node.raft.prs().iter();
+                let slowest = progress.map(|(_, progress)| progress.matched).min();
+                lagging = lagging.max(slowest.unwrap_or(0));
+            }
+            index = index.min(lagging).min(self.held_for_snapshots());
+        }
         let recent = self.node.mut_store();
         if index > recent.base {
             recent.truncate_to(index);

@@ -1,7 +1,7 @@
 //! A single voter and its disk: what is committed when, and what survives.
 
 use replica::{Committed, LogError, LogStore, LogWrite, MapLog, Ready, Refused, Replica};
-use replica::{ReplicaConfig, ReplicaError};
+use replica::{Members, ReplicaConfig, ReplicaError};
 
 fn config(applied: u64) -> ReplicaConfig {
     ReplicaConfig {
@@ -59,7 +59,7 @@ fn it_leads_at_once_and_serves_after_its_first_entry() {
     let mut replica = Replica::new(config(0), &log).unwrap();
     assert!(replica.is_leader());
     assert_eq!(replica.leader(), Some(1));
-    assert!(!replica.may_serve());
+    assert!(!replica.may_serve(0));
     let mut out = Ready::default();
     replica.ready(&mut out);
     assert_eq!(out.became_leader, Some(1));
@@ -75,12 +75,12 @@ fn it_leads_at_once_and_serves_after_its_first_entry() {
     assert!(out.write.is_none(), "a commit index alone is not written");
     assert_eq!(out.committed.len(), 1);
     assert!(out.committed[0].payload.is_empty());
-    assert!(!replica.may_serve(), "not applied yet");
+    assert!(!replica.may_serve(0), "not applied yet");
     replica.on_applied(1);
-    assert!(replica.may_serve());
+    assert!(replica.may_serve(0));
     assert!(!replica.has_unapplied());
     for _ in 0..100 {
-        replica.tick();
+        replica.tick(0);
         assert!(
             !replica.has_ready(),
             "an idle single voter has nothing to do"
@@ -160,6 +160,7 @@ fn a_restart_gives_again_what_was_not_applied() {
         let write = LogWrite {
             region: 7,
             number: 0,
+            reset: None,
             entries,
             hard_state,
         };
@@ -175,7 +176,7 @@ fn a_restart_gives_again_what_was_not_applied() {
             Some(applied + 1)
         );
         assert_eq!(replica.term(), 2);
-        assert!(replica.may_serve());
+        assert!(replica.may_serve(0));
     }
 }
 
@@ -270,7 +271,7 @@ fn a_long_log_is_replayed_in_bounded_memory() {
     }
     assert_eq!(expected, 2003);
     assert!(most < 30_000, "{most} bytes held");
-    assert!(replica.may_serve());
+    assert!(replica.may_serve(0));
 }
 
 #[test]
@@ -316,7 +317,7 @@ fn data_that_is_ahead_of_an_unsynced_log_is_gone_on_with() {
     assert_eq!(payloads(&committed), ["next"]);
     assert_eq!(committed[1].index, 102);
     let three = ReplicaConfig {
-        voters: vec![1, 2, 3],
+        members: Members::of_voters([1, 2, 3]),
         ..config(1000)
     };
     let error = Replica::new(three, &log).err().unwrap();
@@ -351,7 +352,7 @@ fn a_broken_log_is_an_error_not_a_start() {
     let error = Replica::new(config(0), &log).err().unwrap();
     assert_eq!(error.to_string(), "log failed: no disk");
     let nobody = ReplicaConfig {
-        voters: vec![2],
+        members: Members::of_voters([2, 2]),
         ..config(0)
     };
     assert!(matches!(

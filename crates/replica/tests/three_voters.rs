@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use replica::{Bytes, ReplicaConfig};
+use replica::{Bytes, FOUNDED, Members, ReplicaConfig};
 use replica::{Fetch, LogStore, LogWrite, MapLog, Message, MessageType, Ready, Refused, Replica};
 
 const REGION: u64 = 3;
@@ -32,15 +32,20 @@ struct World {
     trace: Vec<String>,
     fetches: u64,
     proposed: u64,
+    now_ms: u64,
 }
 
-fn start(seed: u64, id: u64, applied: u64, log: &MapLog) -> Replica {
+fn start(seed: u64, id: u64, applied: u64, now_ms: u64, log: &MapLog) -> Replica {
     let config = ReplicaConfig {
         region: REGION,
-        node: id,
-        voters: NODES.to_vec(),
+        replica: id,
+        members: Members::of_voters(NODES),
         applied,
+        snapshot: FOUNDED,
         seed,
+        now_ms,
+        // Small, so that promises are soon over by the clock.
+        tick_ms: 10,
         // Small, so that everything old is fetched.
         batch_bytes: 200,
         recent_bytes: 400,
@@ -55,12 +60,12 @@ impl World {
             let log = MapLog::new();
             Node {
                 id,
-                replica: start(seed, id, 0, &log),
+                replica: start(seed, id, 1, 0, &log),
                 log,
                 unsynced: Vec::new(),
                 fetch: None,
-                applied: 0,
-                durable: 0,
+                applied: 1,
+                durable: 1,
             }
         };
         World {
@@ -73,6 +78,7 @@ impl World {
             trace: Vec::new(),
             fetches: 0,
             proposed: 0,
+            now_ms: 0,
         }
     }
 
@@ -121,6 +127,12 @@ impl World {
         }
     }
 
+    /// The clock goes on for all, a third of a tick.
+    fn tick(&mut self, at: usize) {
+        self.now_ms += 4;
+        self.nodes[at].replica.tick(self.now_ms);
+    }
+
     fn fetch(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         if let Some(fetch) = node.fetch.take() {
@@ -137,7 +149,7 @@ impl World {
             .swap_remove(self.rng.usize(..self.network.len()));
         let node = &mut self.nodes[message.to as usize - 1];
         let text = format!("{message:?}");
-        if let Err(error) = node.replica.step(message) {
+        if let Err(error) = node.replica.step(message, self.now_ms) {
             panic!("{error}: {text}");
         }
     }
@@ -160,14 +172,14 @@ impl World {
         node.unsynced.clear();
         node.fetch = None;
         node.applied = node.durable;
-        node.replica = start(self.seed, node.id, node.applied, &node.log);
+        node.replica = start(self.seed, node.id, node.applied, self.now_ms, &node.log);
     }
 
     fn chaos(&mut self, steps: usize) {
         for _ in 0..steps {
             let at = self.rng.usize(..3);
             match self.rng.u32(..1000) {
-                0..150 => self.nodes[at].replica.tick(),
+                0..150 => self.tick(at),
                 150..250 => self.propose(),
                 250..400 => self.sync(at),
                 400..450 => self.fetch(at),
@@ -194,7 +206,7 @@ impl World {
     fn heal(&mut self) {
         for _ in 0..2000 {
             for at in 0..3 {
-                self.nodes[at].replica.tick();
+                self.tick(at);
                 self.run_ready(at);
             }
             for _ in 0..20 {
@@ -285,7 +297,10 @@ fn an_acknowledgement_never_overtakes_the_disk() {
     world.network.clear();
     let follower = append.to as usize - 1;
     for _ in 0..2 {
-        world.nodes[follower].replica.step(append.clone()).unwrap();
+        world.nodes[follower]
+            .replica
+            .step(append.clone(), 0)
+            .unwrap();
         world.run_ready(follower);
         assert!(world.network.is_empty(), "not on disk yet");
     }
@@ -314,7 +329,7 @@ fn a_member_that_was_cut_off_disturbs_nobody() {
     let term = world.nodes[leader].replica.term();
     for _ in 0..200 {
         for at in 0..3 {
-            world.nodes[at].replica.tick();
+            world.tick(at);
             world.run_ready(at);
             world.sync(at);
             world.run_ready(at);
@@ -336,12 +351,12 @@ fn a_member_that_was_cut_off_disturbs_nobody() {
     assert!(world.nodes[leader].replica.is_leader());
     // And a leader that was cut off itself steps down by itself (check-quorum).
     for _ in 0..40 {
-        world.nodes[leader].replica.tick();
+        world.tick(leader);
         world.run_ready(leader);
         world.network.clear();
     }
     assert!(!world.nodes[leader].replica.is_leader());
-    assert!(!world.nodes[leader].replica.may_serve());
+    assert!(!world.nodes[leader].replica.may_serve(world.now_ms));
 }
 
 #[test]
@@ -371,8 +386,36 @@ fn mad_messages_are_refused() {
     one.to = 9;
     mad.push(one);
     let mut one = message(MessageType::MsgHeartbeat);
-    one.from = 9;
+    one.from = 0;
     mad.push(one);
+    let mut one = message(MessageType::MsgHeartbeat);
+    one.term = 0;
+    mad.push(one);
+    let mut one = message(MessageType::MsgHeartbeat);
+    one.term = u64::MAX;
+    mad.push(one);
+    // Terms of entries that are not there count as zero in raft-rs.
+    let mut one = message(MessageType::MsgAppend);
+    one.index = 1000;
+    let entry = replica::Entry {
+        index: 1001,
+        term: 1,
+        ..Default::default()
+    };
+    one.set_entries(vec![entry].into());
+    mad.push(one);
+    let mut one = message(MessageType::MsgAppend);
+    (one.index, one.log_term) = (node.replica.last_index(), node.replica.term());
+    let mut entry = replica::Entry {
+        index: one.index + 1,
+        term: node.replica.term(),
+        data: vec![255; 9].into(),
+        ..Default::default()
+    };
+    entry.set_entry_type(replica::EntryType::EntryConfChangeV2);
+    one.set_entries(vec![entry].into());
+    mad.push(one);
+    mad.push(message(MessageType::MsgTransferLeader));
     mad.push(message(MessageType::MsgPropose));
     mad.push(message(MessageType::MsgSnapshot));
     mad.push(message(MessageType::MsgHup));
@@ -385,16 +428,17 @@ fn mad_messages_are_refused() {
     mad.push(one);
     let mut one = message(MessageType::MsgAppend);
     let entry = replica::Entry {
-        index: 1,
+        index: 2,
         term: node.replica.term() + 1,
         ..Default::default()
     };
     one.term += 1;
+    (one.index, one.log_term) = (1, 1);
     one.set_entries(vec![entry].into());
     mad.push(one);
     for message in mad {
         let text = format!("{message:?}");
-        assert!(node.replica.step(message).is_err(), "{text}");
+        assert!(node.replica.step(message, 0).is_err(), "{text}");
     }
     world.heal();
 }
@@ -404,7 +448,7 @@ fn a_write_carries_what_a_restart_needs() {
     // A vote is given, its sync is done, the answer is sent, the node dies: it must not vote for
     // another in the same term.
     let log = MapLog::new();
-    let mut replica = start(1, 1, 0, &log);
+    let mut replica = start(1, 1, 1, 0, &log);
     let vote = |from, term| {
         let mut message = Message::default();
         message.set_msg_type(MessageType::MsgRequestVote);
@@ -413,7 +457,7 @@ fn a_write_carries_what_a_restart_needs() {
         message
     };
     let mut out = Ready::default();
-    replica.step(vote(2, 5)).unwrap();
+    replica.step(vote(2, 5), 0).unwrap();
     replica.ready(&mut out);
     assert!(out.messages.is_empty());
     let write: LogWrite = out.write.take().unwrap();
@@ -422,9 +466,9 @@ fn a_write_carries_what_a_restart_needs() {
     replica.ready(&mut out);
     assert!(!out.messages[0].reject);
     log.crash();
-    let mut replica = start(1, 1, 0, &log);
+    let mut replica = start(1, 1, 1, 0, &log);
     assert_eq!(replica.term(), 5);
-    replica.step(vote(3, 5)).unwrap();
+    replica.step(vote(3, 5), 100).unwrap();
     replica.ready(&mut out);
     assert!(out.write.is_none());
     assert!(out.messages[0].reject);

@@ -164,6 +164,7 @@ fn log_write(region: u64, first: u64, entries: u64) -> LogWrite {
     LogWrite {
         region,
         number: first,
+        reset: None,
         entries: (first..first + entries).map(entry).collect(),
         hard_state: None,
     }

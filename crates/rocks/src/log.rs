@@ -155,6 +155,9 @@ impl<F: FileSystem> LogStore for Log<F> {
         let mut batch = LogBatch::with_capacity(writes.len());
         self.guarded(|_| {
             for write in writes {
+                if write.reset.is_some() {
+                    batch.add_command(write.region, Command::Clean);
+                }
                 batch.add_entries::<Entries>(write.region, &write.entries)?;
                 if let Some(state) = &write.hard_state {
                     batch.put_message(write.region, HARD_STATE.to_vec(), state)?;

@@ -28,6 +28,7 @@ fn write(region: u64, indices: std::ops::Range<u64>, size: usize) -> LogWrite {
     LogWrite {
         region,
         number: 0,
+        reset: None,
         entries: indices.map(|index| entry(index, size)).collect(),
         hard_state: Some(HardState {
             term: 3,
@@ -353,4 +354,62 @@ fn a_file_whose_head_was_torn_keeps_what_is_written_to_it_later() {
     fs::write(last_file(&dir), torn).unwrap();
     records::check(dir.path()).unwrap();
     assert_eq!(fs::read(last_file(&dir)).unwrap(), before);
+}
+
+#[test]
+fn a_log_begins_anew_behind_a_snapshot() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir);
+    log.write(&[write(1, 1..20, 100), write(2, 1..5, 100)], true)
+        .unwrap();
+    // Files come and go, so that what is old is written again elsewhere.
+    let mut next = 5;
+    let mut churn = |log: &Log| {
+        for _ in 0..40 {
+            log.write(&[write(2, next..next + 10, 1000)], true).unwrap();
+            log.truncate(2, next).unwrap();
+            log.tidy().unwrap();
+            next += 10;
+        }
+    };
+    churn(&log);
+    let hard_state = HardState {
+        term: 7,
+        commit: 1000,
+        ..HardState::default()
+    };
+    let reset = LogWrite {
+        region: 1,
+        reset: Some(1000),
+        hard_state: Some(hard_state.clone()),
+        ..LogWrite::default()
+    };
+    log.write(&[reset.clone()], true).unwrap();
+    let check = |log: &Log| {
+        assert_eq!(log.span(1), None);
+        assert_eq!(log.hard_state(1).unwrap(), Some(hard_state.clone()));
+        assert!(log.span(2).is_some());
+        assert_eq!(log.entries(1, 1, 20, usize::MAX).unwrap(), []);
+    };
+    check(&log);
+    churn(&log);
+    check(&log);
+    drop(log);
+    let log = open(&dir);
+    check(&log);
+    log.write(&[write(1, 1001..1011, 100)], true).unwrap();
+    // Together with entries, over what is there, and backwards (a damaged replica begins again).
+    let mut again = write(1, 501..505, 100);
+    again.reset = Some(500);
+    log.write(&[again], true).unwrap();
+    assert_eq!(log.span(1), Some((501, 504)));
+    churn(&log);
+    drop(log);
+    let log = open(&dir);
+    assert_eq!(log.span(1), Some((501, 504)));
+    assert_eq!(log.entries(1, 501, 505, usize::MAX).unwrap().len(), 4);
+    assert_eq!(
+        log.hard_state(1).unwrap().map(|hard| hard.commit),
+        Some(504)
+    );
 }

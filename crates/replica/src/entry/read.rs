@@ -1,8 +1,8 @@
 //! Reading payloads without copying: everything borrows from the payload.
 
 use super::{
-    CHECKSUM_BYTES, CRC32C, EntryError, HEADER_BYTES, KIND_COMMANDS, KIND_EXPIRE, KIND_ROWS,
-    VERSION,
+    CHECKSUM_BYTES, CRC32C, EntryError, HEADER_BYTES, KIND_COMMANDS, KIND_DIGEST, KIND_EXPIRE,
+    KIND_ROWS, VERSION,
 };
 
 /// Whether a payload brings rows; nothing else of it is looked at.
@@ -23,6 +23,8 @@ pub enum Body<'a> {
     Commands(Commands<'a>),
     Rows(&'a [u8]),
     Expire(Expirations<'a>),
+    /// All replicas take a digest of their state here, known by this id, to be compared.
+    Digest(u64),
 }
 
 /// The commands of an entry, in their order: an iterator.
@@ -101,6 +103,11 @@ pub fn decode(payload: &[u8]) -> Result<Decoded<'_>, EntryError> {
             }
             walk.end()?;
             Body::Expire(Expirations { cursor, left })
+        }
+        KIND_DIGEST => {
+            let id = cursor.u64()?;
+            cursor.end()?;
+            Body::Digest(id)
         }
         _ => return Err(EntryError::Corrupt("no such kind")),
     };

@@ -43,6 +43,7 @@ fn walk(payload: &[u8]) -> Result<usize, EntryError> {
             })
             .sum(),
         Body::Rows(rows) => rows.len(),
+        Body::Digest(_) => 8,
         Body::Expire(list) => list.map(|expired| expired.key.len()).sum(),
     })
 }
@@ -84,6 +85,10 @@ proptest! {
         let decoded = decode(&payload).unwrap();
         prop_assert_eq!((decoded.stamp_ms, decoded.seed), (stamp_ms, seed));
         prop_assert!(matches!(decoded.body, Body::Rows(b"rows")));
+        let payload = digest_payload(stamp_ms, seed);
+        let decoded = decode(&payload).unwrap();
+        prop_assert_eq!(decoded.stamp_ms, stamp_ms);
+        prop_assert!(matches!(decoded.body, Body::Digest(id) if id == seed));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Building payloads, each in one buffer. The checksum goes last, when stamp and seed are known.
 
-use super::{CHECKSUM_BYTES, CRC32C, HEADER_BYTES, KIND_COMMANDS, KIND_EXPIRE, KIND_ROWS, VERSION};
+use super::{
+    CHECKSUM_BYTES, CRC32C, HEADER_BYTES, KIND_COMMANDS, KIND_DIGEST, KIND_EXPIRE, KIND_ROWS,
+    VERSION,
+};
 
 /// Header and count: where the first command, or key, begins.
 const FIRST_BYTES: usize = HEADER_BYTES + 4;
@@ -84,6 +87,14 @@ pub fn rows_payload(stamp_ms: u64, seed: u64, rows: &[u8]) -> Vec<u8> {
     out.resize(HEADER_BYTES, 0);
     out.extend_from_slice(rows);
     seal(&mut out, KIND_ROWS, stamp_ms, seed);
+    out
+}
+
+/// An entry that asks every replica for a digest of its state.
+pub fn digest_payload(stamp_ms: u64, id: u64) -> Vec<u8> {
+    let mut out = vec![0; HEADER_BYTES];
+    out.extend_from_slice(&id.to_le_bytes());
+    seal(&mut out, KIND_DIGEST, stamp_ms, 0);
     out
 }
 

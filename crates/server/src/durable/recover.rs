@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::rows::{self, Changes, Family, RowError, RowSource, RowStore, Tier, WriteError};
 use keyspace::{Keyspace, Tuning};
-use replica::{LogError, Ready, Replica, ReplicaConfig, ReplicaError};
+use replica::{LogError, Members, Ready, Replica, ReplicaConfig, ReplicaError};
 
 use super::apply::apply_payload;
 use super::{Member, Progress, Stores, log_id};
@@ -15,7 +15,7 @@ use crate::commands::Commands;
 const NODE_ROW: &[u8] = b"node";
 const NODE_VERSION: u8 = 1;
 /// The only member of every region, as long as a node is alone.
-const NODE_ID: u64 = 1;
+const REPLICA_ID: u64 = 1;
 /// Long recoveries tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -162,15 +162,15 @@ impl Replay<'_> {
             .map_err(|what| RecoverError::Entry(format!("region {home}: {what}")))?;
         let config = ReplicaConfig {
             region: home,
-            node: NODE_ID,
-            voters: vec![NODE_ID],
+            replica: REPLICA_ID,
+            members: Members::of_voters([REPLICA_ID]),
             applied: space.applied_index(),
             seed,
             ..ReplicaConfig::default()
         };
         let mut replica = Replica::new(config, &*self.stores.log)?;
         let mut ready = Ready::default();
-        while !replica.may_serve() {
+        while !replica.may_serve(0) {
             replica.ready(&mut ready);
             if let Some(fetch) = ready.fetch.take() {
                 replica.fetch_now(&fetch, &*self.stores.log)?;

@@ -298,6 +298,7 @@ mod tests {
         LogWrite {
             region,
             number: index,
+            reset: None,
             entries: vec![entry],
             hard_state: None,
         }

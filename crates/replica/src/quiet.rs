@@ -1,0 +1,141 @@
+//! Regions nobody uses cost nothing: no heartbeats, no ticks.
+//!
+//! ```text
+//!  leader                              followers
+//!  idle for quiet_ticks,
+//!  everybody has everything
+//!     ── heartbeat "let us be quiet" ──►  has all of the log applied, waits for nothing:
+//!     ◄── answer "I am quiet" ──────────  quiet, does not campaign
+//!  all have said so: quiet
+//! ```
+//!
+//! Anything wakes: a proposal, a read, a message, [`Replica::wake`]. A quiet leader has no lease;
+//! its first read after the wake is a round. A quiet follower trusts that somebody tells it when
+//! its leader's node is gone: the owner must `wake` it then, and it campaigns after its normal
+//! timeout, with pre-vote. One that was woken by mistake is calmed by the leader, whom its
+//! question for votes wakes.
+//!
+//! A leader with a member that does not answer stays awake: it cannot know what that one missed.
+
+use std::collections::BTreeSet;
+
+use raft::StateRole;
+use raft::eraftpb::MessageType;
+
+use crate::mark::{self, Mark};
+use crate::replica::Replica;
+
+#[derive(Debug, Default)]
+pub(crate) struct Quiet {
+    pub(crate) is_quiet: bool,
+    /// Leader: ticks with nothing to do.
+    idle_ticks: usize,
+    /// Leader: heartbeats ask for quiet.
+    pub(crate) asks: bool,
+    /// Leader: the first beat that asks.
+    asks_since: u64,
+    /// Leader: members that are quiet.
+    agreed: BTreeSet<u64>,
+    /// Follower: the beat that made it quiet; earlier ones do not wake it.
+    beat: u64,
+}
+
+impl Replica {
+    /// Needs no ticks until something happens.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.is_quiet || (self.is_alone() && self.is_leader())
+    }
+
+    /// The owner suspects that the leader's node is gone, or wants the region awake.
+    pub fn wake(&mut self, now_ms: u64) {
+        self.see(now_ms);
+        self.wake_up();
+    }
+
+    pub(crate) fn wake_up(&mut self) {
+        let was_quiet = self.quiet.is_quiet;
+        if was_quiet || self.quiet.asks || self.quiet.idle_ticks > 0 {
+            self.quiet = Quiet::default();
+        }
+        if was_quiet {
+            // Its ticks begin now: a full timeout, a full period of the quorum check.
+            self.node.raft.election_elapsed = 0;
+            self.node.raft.ping();
+        }
+    }
+
+    /// Leader, at every tick.
+    pub(crate) fn tick_quiet(&mut self) {
+        if self.config.quiet_ticks == 0 || !self.is_leader() {
+            return;
+        }
+        if !self.is_idle() {
+            self.quiet = Quiet::default();
+            return;
+        }
+        self.quiet.idle_ticks += 1;
+        if self.quiet.idle_ticks >= self.config.quiet_ticks && !self.quiet.asks {
+            self.quiet.asks = true;
+            self.quiet.asks_since = self.lease.next_beat;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let raft = &self.node.raft;
+        let last = self.last_index();
+        let idle = last == self.applied_index()
+            && self.serving_term == Some(self.term())
+            && self.in_flight.is_empty()
+            && self.reads.is_idle()
+            && raft.lead_transferee.is_none()
+            && !self.members.is_joint();
+        idle && raft
+            .prs()
+            .iter()
+            .all(|(_, progress)| progress.matched == last)
+    }
+
+    /// Follower: a heartbeat was taken in. Answers whether it stays, or becomes, quiet.
+    pub(crate) fn on_heartbeat_mark(&mut self, mark: Mark) {
+        let is_old = self.quiet.is_quiet && mark.beat < self.quiet.beat;
+        let agrees = mark.flags & mark::ASKS_QUIET != 0
+            && self.node.raft.state == StateRole::Follower
+            && self.last_index() == mark.last_index
+            && self.applied_index() == mark.last_index
+            && self.in_flight.is_empty()
+            && self.reads.is_idle()
+            && self.node.raft.snap().is_none();
+        if agrees {
+            self.quiet.is_quiet = true;
+            self.quiet.beat = self.quiet.beat.max(mark.beat);
+        } else if !is_old {
+            self.wake_up();
+        }
+        // The answer raft-rs has made carries the question: it says what came of it instead.
+        let messages = self.node.raft.msgs.iter_mut().rev();
+        let mut answers =
+            messages.filter(|m| m.get_msg_type() == MessageType::MsgHeartbeatResponse);
+        if let Some(answer) = answers.next() {
+            let flags = if agrees { mark::IS_QUIET } else { 0 };
+            answer.context = Mark { flags, ..mark }.encode().into();
+        }
+    }
+
+    /// Leader: a member has answered a heartbeat.
+    pub(crate) fn on_quiet_answer(&mut self, from: u64, mark: Mark) {
+        if !self.quiet.asks || mark.beat < self.quiet.asks_since {
+            return;
+        }
+        if mark.flags & mark::IS_QUIET == 0 {
+            self.quiet.agreed.remove(&from);
+            return;
+        }
+        self.quiet.agreed.insert(from);
+        let (me, agreed) = (self.id(), &self.quiet.agreed);
+        let mut others = self.node.raft.prs().iter().map(|(&id, _)| id);
+        if self.is_idle() && others.all(|id| id == me || agreed.contains(&id)) {
+            self.quiet.is_quiet = true;
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Messages as bytes, for whoever carries them.
+
+use bytes::Bytes;
+use protobuf::Message as _;
+use raft::eraftpb::Message;
+
+use crate::step::Unfit;
+
+/// Appends the message to `out`.
+pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
+    // Writing to a vector does not fail.
+    let _ = message.write_to_vec(out);
+}
+
+/// Payloads are parts of `bytes`, not copies. Any bytes may be given.
+pub fn decode_message(bytes: &Bytes) -> Result<Message, Unfit> {
+    Message::parse_from_carllerche_bytes(bytes).map_err(|_| Unfit("not a message"))
+}
