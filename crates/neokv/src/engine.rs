@@ -38,9 +38,14 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             import::run(&settings, &data)?;
             data.prepare().map_err(|error| error.to_string())?;
             let stores = open(&settings, &data)?;
+            let is_cluster = settings.cluster.is_asked_for()
+                || server::cluster::is_cluster_data(&*stores.rows)?;
+            let started = match is_cluster {
+                true => server::cluster::start_cluster(settings, stores),
+                false => server::start_durable(settings, stores),
+            };
             Ok(Node {
-                server: server::start_durable(settings, stores)
-                    .map_err(|error| error.to_string())?,
+                server: started.map_err(|error| error.to_string())?,
                 _data: Some(data),
             })
         }

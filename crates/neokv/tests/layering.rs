@@ -19,12 +19,28 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("transport", &["base"]),
     (
         "server",
-        &["base", "resp", "keyspace", "command", "replica", "meta"],
+        &[
+            "base",
+            "resp",
+            "keyspace",
+            "command",
+            "replica",
+            "meta",
+            "transport",
+        ],
     ),
     (
         "neokv",
         &[
-            "base", "resp", "keyspace", "command", "replica", "meta", "rocks", "server",
+            "base",
+            "resp",
+            "keyspace",
+            "command",
+            "replica",
+            "meta",
+            "transport",
+            "rocks",
+            "server",
         ],
     ),
 ];
@@ -38,6 +54,8 @@ const PURE_MAY_LINK: &[&str] = &[
     "fastrand",
     "foldhash",
     "itoa",
+    // digests of rows
+    "xxhash-rust",
     // protobuf on plain structs
     "bytes",
     "prost",

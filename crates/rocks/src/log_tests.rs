@@ -384,7 +384,7 @@ fn a_log_begins_anew_behind_a_snapshot() {
         hard_state: Some(hard_state.clone()),
         ..LogWrite::default()
     };
-    log.write(&[reset.clone()], true).unwrap();
+    log.write(std::slice::from_ref(&reset), true).unwrap();
     let check = |log: &Log| {
         assert_eq!(log.span(1), None);
         assert_eq!(log.hard_state(1).unwrap(), Some(hard_state.clone()));

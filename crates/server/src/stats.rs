@@ -136,6 +136,8 @@ pub struct CoreStats {
     pub expired_keys: Counter,
     pub evicted_keys: Counter,
     pub batches_sent: Counter,
+    /// Messages of peers that made no sense.
+    pub unfit_messages: Counter,
     pub holds: Counter,
     /// Clients blocked now: a gauge.
     pub blocked_clients: Counter,
@@ -157,6 +159,7 @@ impl CoreStats {
             expired_keys: Counter::default(),
             evicted_keys: Counter::default(),
             batches_sent: Counter::default(),
+            unfit_messages: Counter::default(),
             holds: Counter::default(),
             blocked_clients: Counter::default(),
             unexpected_errors: Counter::default(),
@@ -237,6 +240,7 @@ impl CoreStats {
             &self.expired_keys,
             &self.evicted_keys,
             &self.batches_sent,
+            &self.unfit_messages,
             &self.holds,
             &self.unexpected_errors,
         ] {

@@ -1,2 +1,151 @@
-//! A node among others.
-pub struct Cluster {}
+//! A node among others: regions with peers, and the way to the node that leads a slot.
+//!
+//! ```text
+//!   redirect   where a command has to go          sure      whether a region may be read here
+//!   peers      messages, ticks, roles             regions   replicas that come and go
+//!   snapshots  whole regions, out and in          members   changes of members
+//!   node       heartbeats to meta, its orders     chair     this node's member of meta
+//! ```
+//!
+//! A command runs as on a node that is alone, on the core of its region. What differs: the region may
+//! be led elsewhere, its entries count when a majority has them, and a read needs proof that nobody
+//! else leads.
+//!
+//! *Invariants*: nothing is acknowledged that a majority has not on disk; nothing is read that is not
+//! committed, or by a replica that may have been deposed; only the region's core touches its replica.
+
+mod chair;
+mod members;
+mod node;
+mod peers;
+mod redirect;
+mod regions;
+mod seats;
+mod snapshots;
+mod start;
+mod sure;
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use base::cluster::{ClusterId, META_REGION, NodeId};
+use bytes::Bytes;
+use meta::route::Routes;
+use meta::wire::{ReplicaReport, RouteNode, RouteTable};
+use transport::{RaftMessage, Transport};
+
+pub use peers::{Outbox, Peers, Turned};
+pub use regions::{Table, Task};
+pub use start::{is_cluster_data, start_cluster};
+pub use sure::{Serving, Unserved};
+
+use crate::cores::Places;
+use chair::Word;
+use node::Nudge;
+use snapshots::Received;
+
+/// Calls between nodes, and of `neokv ctl`.
+pub const METHOD_JOIN: u16 = 1;
+pub const METHOD_HEARTBEAT: u16 = 2;
+pub const METHOD_ADMIN: u16 = 3;
+
+/// What the threads of a cluster node share.
+pub struct Cluster {
+    pub id: ClusterId,
+    pub node: NodeId,
+    pub places: Arc<Places>,
+    routes: ArcSwap<Routes>,
+    pub transport: Transport,
+    table: Table,
+    received: Received,
+    chair: Sender<Word>,
+    /// How this node's member of meta stands, for the next heartbeat.
+    chair_report: Mutex<Option<ReplicaReport>>,
+    nudge: Nudge,
+    tick_ms: u64,
+    /// Reads of READONLY sessions may be answered by followers.
+    pub follower_read: bool,
+    /// Clients are told where to go; else their commands are taken there.
+    pub redirects: bool,
+}
+
+impl Cluster {
+    pub fn routes(&self) -> arc_swap::Guard<Arc<Routes>> {
+        self.routes.load()
+    }
+
+    fn update_routes(&self, table: &RouteTable) {
+        self.routes.rcu(|routes| {
+            let mut next = Routes::clone(routes);
+            next.update(table);
+            next
+        });
+        for node in self.routes().nodes() {
+            self.transport.set_peer(node.node, node.peer.to_string());
+        }
+    }
+
+    /// A replica here knows who leads its region.
+    pub fn on_leader(&self, region: u64, replica: u64, term: u64) {
+        self.routes.rcu(|routes| {
+            let mut next = Routes::clone(routes);
+            next.on_leader(region, replica, term);
+            next
+        });
+    }
+
+    fn send(&self, node: NodeId, messages: Vec<(u64, Bytes)>) {
+        let messages = messages.into_iter();
+        let messages = messages.map(|(region, body)| RaftMessage { region, body });
+        self.transport.send_batch(node, messages.collect());
+    }
+
+    fn tell_chair(&self, word: Word) {
+        let _ = self.chair.send(word);
+    }
+
+    fn chair_report(&self) -> Option<ReplicaReport> {
+        let report = self.chair_report.lock();
+        report.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_chair_report(&self, report: Option<ReplicaReport>) {
+        let kept = self.chair_report.lock();
+        *kept.unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// Nodes that are members of meta, as far as this node has heard.
+    fn meta_nodes(&self) -> Vec<RouteNode> {
+        let routes = self.routes();
+        let Some(region) = routes.region(META_REGION) else {
+            return Vec::new();
+        };
+        let members = region.descriptor.members.iter();
+        members
+            .filter_map(|member| routes.node(member.node).cloned())
+            .collect()
+    }
+
+    /// Meta should hear of something soon.
+    fn nudge(&self) {
+        self.nudge.nudge();
+    }
+
+    pub fn stop(&self) {
+        self.tell_chair(Word::Stop);
+        self.nudge();
+        self.transport.stop();
+    }
+}
+
+/// A clock that never goes back or stands still while the machine sleeps: leases are judged by it.
+pub fn clock_ms() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call fills the struct it is given, and fails for no clock Linux has had since 2011.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}

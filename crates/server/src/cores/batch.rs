@@ -19,6 +19,7 @@ use super::run::{Absent, Call, Ran, Route, route};
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, Kept, RegionId};
 use crate::clients::Client;
+use crate::cluster::{Cluster, Unserved};
 
 pub struct Batch {
     /// Where it goes.
@@ -28,6 +29,8 @@ pub struct Batch {
     pub writes: bool,
     /// A transaction: nothing comes between its commands, and if it is refused it is as a whole.
     pub together: bool,
+    /// Reads may be answered by a replica that does not lead (cluster).
+    pub readonly: bool,
     pub from: CoreId,
     pub ticket: usize,
     pub client: Arc<Client>,
@@ -49,6 +52,7 @@ impl Batch {
             region: 0,
             writes: false,
             together: false,
+            readonly: false,
             from,
             ticket: 0,
             client,
@@ -77,19 +81,27 @@ impl Core {
             self.enqueue(batch);
             return;
         }
-        let Err(mut why) = self.run_batch(&mut batch) else {
+        let Err(mut why) = self.run_batch(&mut batch, false) else {
             self.finish_batch(batch);
             return;
         };
         let core = self.clone();
         tokio::task::spawn_local(async move {
             loop {
+                let mut is_sure = false;
                 match why {
                     Absent::Lent => core.run_held(&mut batch).await,
                     Absent::Cold(cold) => core.bring(*cold).await,
+                    Absent::Unsure(region) => match core.sure(region, batch.readonly).await {
+                        Ok(()) => is_sure = true,
+                        Err(why) => {
+                            core.refuse_rest(&mut batch, why);
+                            break;
+                        }
+                    },
                 }
                 core.begin_batch();
-                match core.run_batch(&mut batch) {
+                match core.run_batch(&mut batch, is_sure) {
                     Ok(()) => break,
                     Err(again) => why = again,
                 }
@@ -130,7 +142,7 @@ impl Core {
     }
 
     /// Runs commands until the end, or until one needs a region that is lent.
-    fn run_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), Absent> {
+    fn run_batch(self: &Rc<Self>, batch: &mut Batch, is_sure: bool) -> Result<(), Absent> {
         let map = &self.shared.map;
         let mut regions = Vec::new();
         while batch.ends.len() < batch.heads.len() {
@@ -154,9 +166,11 @@ impl Core {
                 self.refuse(&refusal, replies);
             } else {
                 let route = route(map, row, &args, &mut regions);
+                self.is_sure.set(is_sure);
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     self.run_here(route, &regions, &call, &args, replies)
                 }));
+                self.is_sure.set(false);
                 match ran {
                     Ok(Ok(_)) => {}
                     Ok(Err(absent)) => return Err(absent),
@@ -170,6 +184,25 @@ impl Core {
             batch.ends.push(batch.replies.len());
         }
         Ok(())
+    }
+
+    /// Answers the next command of a batch with where it should go (cluster).
+    fn refuse_next(&self, batch: &mut Batch, why: Unserved) {
+        let at = batch.ends.len();
+        let Some(&(stat, _)) = batch.heads.get(at) else {
+            return;
+        };
+        let row = self.shared.commands.row(stat as usize);
+        let slot = Cluster::slot_of(row, &batch.commands.args(at));
+        let refusal = self.unserved(slot.ok().flatten().unwrap_or_default(), why);
+        self.refuse(&refusal, &mut batch.replies);
+        batch.ends.push(batch.replies.len());
+    }
+
+    fn refuse_rest(&self, batch: &mut Batch, why: Unserved) {
+        while batch.ends.len() < batch.heads.len() {
+            self.refuse_next(batch, why);
+        }
     }
 
     /// Asks for the memory of the next commands' keys.
@@ -207,6 +240,10 @@ impl Core {
             Route::Several | Route::All | Route::Cursor => {}
         }
         let mut held = self.hold(&regions).await;
+        if !held.has(&regions) {
+            drop(held);
+            return self.refuse_next(batch, Unserved::Elsewhere);
+        }
         held.load_keys_of(row, db, &args).await;
         let before = batch.replies.len();
         let ran = catch_unwind(AssertUnwindSafe(|| {

@@ -99,6 +99,9 @@ impl Core {
             Message::Warmed { ticket } => {
                 let _ = self.tickets.deliver(ticket, Answer::Warmed);
             }
+            Message::Entries { region, entries } => self.on_entries(region, entries),
+            Message::Raft { from, messages } => self.on_raft(from, messages),
+            Message::Task(task) => self.on_task(*task),
             Message::Cut { region, index } => self.on_cut(region, index),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),

@@ -38,6 +38,7 @@ use super::region::{Region, RegionBox};
 use super::run::{Call, Ran};
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, Map, RegionId};
+use crate::cluster::Serving;
 use crate::durable::commit;
 
 /// The regions a core owns, those lent out missing, and who waits for them.
@@ -131,6 +132,11 @@ impl Home {
         slot.is_used.then_some(&mut slot.turn)
     }
 
+    /// Whether there is a region at this place, home or lent.
+    pub fn is_used(&mut self, id: RegionId) -> bool {
+        self.slot_mut(id).is_some_and(|slot| slot.is_used)
+    }
+
     /// Whether somebody waits to borrow a region.
     pub(crate) fn is_wanted(&self, id: RegionId) -> bool {
         self.wanted(&[id])
@@ -161,28 +167,31 @@ impl Home {
     }
 
     /// Whether these are home and may be lent: nothing of them is on its way, and their rows are in
-    /// the store. A place that is empty is no reason to wait.
+    /// the store. A place that is empty, or a region that is led elsewhere, is no reason to wait.
     fn has_all(&mut self, regions: &[RegionId]) -> bool {
         regions.iter().all(|&id| match self.slot_mut(id) {
-            Some(slot) if slot.is_used => slot
-                .region
-                .as_mut()
-                .is_some_and(|region| region.is_quiet() && region.settle().is_ok()),
+            Some(slot) if slot.is_used => match slot.region.as_mut() {
+                Some(region) => match region.serving() {
+                    Serving::Now => region.is_quiet() && region.settle().is_ok(),
+                    Serving::Later => false,
+                    Serving::No => true,
+                },
+                None => false,
+            },
             _ => true,
         })
     }
 
-    /// Moves regions out, in order, if all are home.
+    /// Moves regions out, in order, if all are home; those that are led elsewhere stay.
     fn take(&mut self, regions: &[RegionId]) -> Option<Vec<RegionBox>> {
         if !self.has_all(regions) {
             return None;
         }
-        let taken = regions.iter();
-        Some(
-            taken
-                .filter_map(|&id| self.slot_mut(id)?.region.take())
-                .collect(),
-        )
+        let take = |&id: &RegionId| {
+            let is_led = |region: &mut RegionBox| region.serving() != Serving::No;
+            self.slot_mut(id)?.region.take_if(is_led)
+        };
+        Some(regions.iter().filter_map(take).collect())
     }
 
     fn put(&mut self, region: Box<Region>) {
@@ -265,10 +274,12 @@ impl Core {
             }
             let ticket = Ticket::new(self);
             home.line.push_back(Wanted {
-                regions,
+                regions: regions.clone(),
                 core: self.id,
                 ticket: ticket.number(),
             });
+            drop(home);
+            self.ask_lease(&regions);
             ticket
         } else {
             self.credit(owner).await;
@@ -314,11 +325,12 @@ impl Core {
         };
         let Some(granted) = granted else {
             home.line.push_back(Wanted {
-                regions,
+                regions: regions.clone(),
                 core: from,
                 ticket,
             });
-            return;
+            drop(home);
+            return self.ask_lease(&regions);
         };
         drop(home);
         self.grant(from, ticket, granted);
@@ -338,6 +350,7 @@ impl Core {
         if effects {
             self.on_effects();
         }
+        returned.iter().for_each(|&id| self.unpark(id));
         if self.shared.durable.is_some() {
             // What waited for the region goes before the next in line, or it might wait as long as
             // others borrow.
@@ -428,6 +441,11 @@ impl Held {
     /// The keyspaces in the order of their regions.
     pub fn spaces(&mut self) -> impl Iterator<Item = &mut Keyspace> {
         self.regions.iter_mut().map(|region| &mut region.space)
+    }
+
+    /// Whether it has all of these: on a cluster node some may be led elsewhere.
+    pub fn has(&self, regions: &[RegionId]) -> bool {
+        self.regions.len() == regions.len()
     }
 
     /// The held region of `key`.

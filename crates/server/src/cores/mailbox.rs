@@ -25,12 +25,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::task::Waker;
 
+use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 use keyspace::rows::{LoadRequest, Loaded, RowError};
 
 use super::batch::Batch;
 use super::region::RegionBox;
 use super::{CoreId, RegionId};
+use crate::cluster::Task;
 use crate::durable::{Fate, Keep};
 use crate::snapshotting::Walk;
 
@@ -91,6 +93,18 @@ pub enum Message {
     Warmed {
         ticket: usize,
     },
+    /// Entries of a region's log that were not in memory.
+    Entries {
+        region: RegionId,
+        entries: Result<Vec<replica::Entry>, String>,
+    },
+    /// Messages of peers for regions of this core.
+    Raft {
+        from: u64,
+        messages: Vec<(RegionId, Bytes)>,
+    },
+    /// Of the node's own thread (cluster).
+    Task(Box<Task>),
     /// The log of a region was cut: entries before `index` are gone.
     Cut {
         region: RegionId,

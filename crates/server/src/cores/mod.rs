@@ -29,12 +29,14 @@ mod upkeep;
 mod walk;
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use bytes::Bytes;
 use command::Command;
+use meta::wire::ReplicaReport;
 use resp::Args;
 
 pub use batch::{Batch, BatchBox};
@@ -47,11 +49,13 @@ pub(crate) use prefetch::{AHEAD_KEYS, Coming, prefetch_in};
 pub use region::{Claim, Region, RegionBox, Waiter, WatchFlag};
 pub use run::{Absent, Again, Call, Cold, Ran, Route, call_function, route};
 pub(crate) use serve::only_key;
+pub(crate) use start::serve;
 pub use start::{Server, StartError, start, start_durable};
 pub use tickets::{Answer, Ticket, Tickets};
 
 use crate::Shared;
 use crate::clients::Client;
+use crate::cluster::{Outbox, clock_ms};
 use crate::settings::Settings;
 use crate::shared::now_ms;
 use crate::stats::CoreStats;
@@ -76,6 +80,15 @@ pub struct Core {
     pub(crate) logged: RefCell<Vec<RegionId>>,
     /// Commands on held regions of a durable node; see `durable::together`.
     pub(crate) wide: crate::durable::Line,
+    /// Messages for peers, gathered until the end of a turn, and those of peers for regions that are
+    /// lent (cluster).
+    pub(crate) outbox: RefCell<Outbox>,
+    pub(crate) parked: RefCell<HashMap<RegionId, Vec<(u64, Bytes)>>>,
+    /// By place: what meta was told last (cluster).
+    pub(crate) last_reports: RefCell<BTreeMap<RegionId, ReplicaReport>>,
+    /// Set just before a command is run that was found to be allowed to read.
+    pub(crate) is_sure: Cell<bool>,
+    boot_ms: Cell<u64>,
     /// Set just before a command is run that has been tried before.
     pub(crate) again: Cell<Again>,
     tickets: Tickets,
@@ -111,6 +124,11 @@ impl Core {
             compose_asked: Cell::new(true),
             logged: RefCell::default(),
             wide: crate::durable::Line::default(),
+            outbox: RefCell::default(),
+            parked: RefCell::default(),
+            last_reports: RefCell::default(),
+            is_sure: Cell::default(),
+            boot_ms: Cell::default(),
             again: Cell::default(),
             tickets: Tickets::new(),
             credits: (0..shared.map.cores())
@@ -184,7 +202,17 @@ impl Core {
     pub fn begin_batch(&self) {
         self.now_ms.set(now_ms());
         self.tick.set(self.clock.raw());
+        if self.shared.cluster.is_some() {
+            self.boot_ms.set(clock_ms());
+        }
         self.refresh_settings();
+    }
+
+    /// The moment of this batch by the clock of leases. Read after the commands of the batch were
+    /// received: what was true then is what they may see.
+    #[inline]
+    pub fn boot_ms(&self) -> u64 {
+        self.boot_ms.get()
     }
 
     /// The moment of this batch, Unix milliseconds.

@@ -88,6 +88,14 @@ impl Region {
         }
     }
 
+    /// Whether this replica has peers of which another leads: nothing is proposed here.
+    pub fn is_led_elsewhere(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| {
+            let replica = &member.replica;
+            member.peers.is_some() && !replica.is_leader() && replica.leader().is_some()
+        })
+    }
+
     /// Whether it may be lent: nothing of it is on its way through the log.
     pub fn is_quiet(&self) -> bool {
         self.member.as_ref().is_none_or(|member| member.is_quiet())
@@ -104,6 +112,19 @@ impl Region {
             return None;
         }
         self.interest.get_mut(&*place(db, key))
+    }
+
+    /// Forgets all interest: watches are as good as broken, waiters are the caller's to tell.
+    pub fn take_interest(&mut self) -> Vec<Arc<Waiter>> {
+        let mut waiters = Vec::new();
+        for (place, mut interest) in self.interest.drain() {
+            interest.flag_watchers();
+            waiters.extend(interest.waiters);
+            if let Some((&db, key)) = place.split_first() {
+                self.space.unwatch(db, key);
+            }
+        }
+        waiters
     }
 
     /// The keys somebody watches or waits for.

@@ -39,6 +39,8 @@ pub enum Ran {
 pub enum Absent {
     /// A region it needs is lent.
     Lent,
+    /// The region has to prove first that it may be read (cluster).
+    Unsure(RegionId),
     /// It looked for something that is not in memory; nothing is written.
     Cold(Box<Cold>),
 }
@@ -165,6 +167,9 @@ impl Core {
             let Some(region) = home.region_mut(region) else {
                 return Err(Absent::Lent);
             };
+            if self.shared.cluster.is_some() && !self.may_read(region) {
+                return Err(Absent::Unsure(region.id));
+            }
             let before = reply.len();
             let settings = self.settings();
             let again = self.again.take();

@@ -33,6 +33,8 @@ pub enum StartError {
     Thread(std::io::Error),
     /// The data directory is there and cannot be used.
     Recover(RecoverError),
+    /// It cannot be a node of a cluster.
+    Cluster(String),
 }
 
 impl std::fmt::Display for StartError {
@@ -49,6 +51,7 @@ impl std::fmt::Display for StartError {
                 "{error}; nothing was changed. Put back a good copy of the data directory, or start \
                  with another one (--data-dir)"
             ),
+            StartError::Cluster(line) => f.write_str(line),
             StartError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
@@ -61,6 +64,8 @@ const LAST_SAVE: Duration = Duration::from_secs(10);
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Of a cluster node: those that are no cores.
+    others: Vec<JoinHandle<()>>,
     checkpoints: Option<Checkpoints>,
 }
 
@@ -73,7 +78,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     let shared = Arc::new(Shared::new(settings));
     let mut homes = homes(&shared);
     load_dump(&shared, &mut homes)?;
-    serve(shared, homes, None)
+    serve(shared, homes, None, Vec::new())
 }
 
 /// Brings the regions up to the end of their logs, listens, starts the cores, and returns while
@@ -111,14 +116,15 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
         .collect();
     let shared = Arc::new(Shared::with(settings, map, commands, Some(durable)));
     let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;
-    serve(shared, homes, Some(checkpoints))
+    serve(shared, homes, Some(checkpoints), Vec::new())
 }
 
 /// Listens and starts the cores.
-fn serve(
+pub(crate) fn serve(
     shared: Arc<Shared>,
     homes: Vec<Home>,
     checkpoints: Option<Checkpoints>,
+    others: Vec<JoinHandle<()>>,
 ) -> Result<Server, StartError> {
     let listen = |settings: &Settings| listener::listen(settings).map_err(StartError::Listen);
     let (listeners, port) = listen(&shared.settings.current())?;
@@ -143,6 +149,7 @@ fn serve(
     Ok(Server {
         shared,
         threads,
+        others,
         checkpoints,
     })
 }
@@ -165,6 +172,12 @@ impl Server {
     /// Ends all sessions and threads.
     pub fn stop(mut self) {
         self.shared.shutdown.ask();
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.stop();
+        }
+        for thread in self.others.drain(..) {
+            let _ = thread.join();
+        }
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Message::Stop);
         }
@@ -253,6 +266,9 @@ fn run(
             tokio::task::spawn_local(accept(core.clone(), listener));
         }
         tokio::task::spawn_local(core.clone().run_upkeep());
+        if core.shared.cluster.is_some() {
+            tokio::task::spawn_local(core.clone().run_ticks());
+        }
         if core.shared.durable.is_some() {
             tokio::task::spawn_local(core.clone().run_composer());
         }

@@ -29,6 +29,8 @@ pub enum Answer {
     Warmed,
     /// Whether entries of held regions are on disk.
     Logged(bool),
+    /// Whether a region may be read now; false: look again (cluster).
+    Sure(bool),
     /// What became of changes to a held region, on a cluster node.
     Kept(Fate),
 }

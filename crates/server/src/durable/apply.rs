@@ -33,6 +33,9 @@ const REHEARSALS: u8 = 8;
 /// How soon a store that was busy is asked again.
 const BUSY: Duration = Duration::from_millis(1);
 
+/// A key and its database.
+type PlacedKey = (DbIndex, Box<[u8]>);
+
 /// What one step came to.
 enum Step {
     /// An entry is applied; these wait for it.
@@ -209,6 +212,7 @@ impl Core {
             member.note(region.space.home(), index, &committed.payload);
         }
         let answers = self.run_flight(region, &mut flight);
+        region.space.note_term(flight.term);
         let Some(member) = region.member.as_deref_mut() else {
             return Step::Nothing;
         };
@@ -288,6 +292,9 @@ impl Core {
         let Some(committed) = member.committed.front() else {
             return Step::Nothing;
         };
+        if committed.change.is_some() {
+            return self.apply_members(region);
+        }
         let commands = &self.shared.commands;
         let cold = match cold_keys_of(&region.space, &committed.payload, commands) {
             Ok(cold) => cold,
@@ -313,6 +320,7 @@ impl Core {
             return Step::Nothing;
         };
         let (index, settings) = (committed.index, self.settings().clone());
+        let term = committed.term;
         let ran = run_payload(
             &mut region.space,
             &*durable.stores.rows,
@@ -327,6 +335,7 @@ impl Core {
         match ran {
             Err(reason) => Step::Failed(reason),
             Ok(Brought::Commands { stamp_ms }) => {
+                region.space.note_term(term);
                 member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
                 member.open = Some((index, stamp_ms));
                 self.settle_if_much(durable, region);
@@ -351,20 +360,29 @@ impl Core {
         }
     }
 
+    /// Applies a change of members.
+    fn apply_members(self: &Rc<Self>, region: &mut Region) -> Step {
+        if let Err(error) = region.settle() {
+            return self.on_write_error(region, error);
+        }
+        let member = region.member.as_deref_mut();
+        let Some(committed) = member.and_then(|member| member.committed.pop_front()) else {
+            return Step::Nothing;
+        };
+        let unwritten = self.apply_change(region, &committed);
+        if let Some(member) = region.member.as_deref_mut() {
+            member.unwritten = unwritten;
+            member.replica.on_applied(committed.index);
+        }
+        match region.settle() {
+            Ok(()) => Step::Applied(None, Vec::new()),
+            Err(error) => self.on_write_error(region, error),
+        }
+    }
+
     /// What this node proposed at an index never was: another leader's entry is there.
     fn on_overtaken(self: &Rc<Self>, id: RegionId, flight: Flight) {
-        let refusal = try_again();
-        for serve in flight.serves.into_iter().rev() {
-            if let Some(region) = self.home.borrow_mut().region_mut(id) {
-                self.put_back(region, serve.waiter, serve.db, &serve.key);
-            }
-        }
-        for batch in flight.batches {
-            self.refuse_batch(batch, &refusal);
-        }
-        if let Some(kept) = flight.kept {
-            self.answer_kept(kept.from, kept.ticket, Fate::Never(refusal));
-        }
+        self.refuse_flight(id, flight, &try_again());
     }
 
     /// The store did not take rows: it is asked again, or it is broken.
@@ -559,7 +577,7 @@ fn cold_keys_of(
     space: &Keyspace,
     payload: &[u8],
     commands: &Commands,
-) -> Result<Vec<(DbIndex, Box<[u8]>)>, EntryError> {
+) -> Result<Vec<PlacedKey>, EntryError> {
     let mut cold = Vec::new();
     if payload.is_empty() || space.is_complete() {
         return Ok(cold);

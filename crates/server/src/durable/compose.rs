@@ -24,7 +24,7 @@ use replica::entry::EntryWriter;
 use resp::Args;
 
 use super::member::Serve;
-use super::{Flight, log};
+use super::{Fate, Flight, log};
 use crate::cores::{BatchBox, Core, Home, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
@@ -47,8 +47,7 @@ impl Core {
             Some(turn) => turn.push(batch),
             None => {
                 drop(home);
-                let refusal = base::Refusal::new("TRYAGAIN the region is leaving this node");
-                return self.refuse_batch(batch, &refusal);
+                return self.redirect_batch(batch);
             }
         }
         drop(home);
@@ -83,6 +82,7 @@ impl Core {
             for id in logged {
                 self.drive(id);
             }
+            self.flush_outbox();
             self.tell_heard();
         }
     }
@@ -127,8 +127,14 @@ impl Core {
                 let Some(region) = home.region_mut(id) else {
                     return;
                 };
+                if region.is_led_elsewhere() {
+                    drop(home);
+                    return self.redirect_turn(id);
+                }
                 let is_busy = |member: &super::Member| {
-                    member.replica.writes_in_flight() > 0 || member.flights.len() >= MOST_FLIGHTS
+                    member.replica.writes_in_flight() > 0
+                        || member.flights.len() >= MOST_FLIGHTS
+                        || member.peers.is_some() && !member.replica.is_serving()
                 };
                 if region.member.as_deref().is_none_or(is_busy) {
                     return;
@@ -289,22 +295,82 @@ impl Core {
     /// Passes on what a region's replica has to say, and applies what is committed.
     pub(crate) fn drive(self: &Rc<Self>, id: RegionId) {
         loop {
-            let write = {
+            let (write, fetch, turned) = {
                 let mut home = self.home.borrow_mut();
-                let Some(member) = home.region_mut(id).and_then(|r| r.member.as_deref_mut()) else {
+                let Some(region) = home.region_mut(id) else {
                     return;
                 };
-                let super::Member { replica, ready, .. } = member;
-                replica.ready(ready);
-                member.committed.extend(member.ready.committed.drain(..));
-                member.ready.write.take()
+                let Some(member) = region.member.as_deref_mut() else {
+                    return;
+                };
+                if !member.replica.has_ready() {
+                    break;
+                }
+                let mut ready = std::mem::take(&mut member.ready);
+                member.replica.ready(&mut ready);
+                member.committed.extend(ready.committed.drain(..));
+                let (write, fetch) = (ready.write.take(), ready.fetch.take());
+                let has_peers = member.peers.is_some();
+                let turned = has_peers.then(|| self.on_peer_ready(region, &mut ready));
+                if let Some(member) = region.member.as_deref_mut() {
+                    member.ready = ready;
+                }
+                (write, fetch, turned)
             };
-            match write {
-                Some(write) => log(self, vec![id], vec![write], None),
-                None => break,
+            if let Some(write) = write {
+                log(self, vec![id], vec![write], None);
+            }
+            if let Some(fetch) = fetch {
+                self.fetch_entries(id, fetch);
+            }
+            if let Some(turned) = turned {
+                self.after_ready(id, turned);
             }
         }
         self.apply(id);
+    }
+
+    /// Sends a reader thread for entries of the log that are not in memory any more.
+    fn fetch_entries(&self, id: RegionId, fetch: replica::Fetch) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        let (core, shared) = (self.id, self.shared.clone());
+        let log = durable.stores.log.clone();
+        durable.readers.send(Box::new(move |_| {
+            let entries = log.entries(fetch.region, fetch.low, fetch.high, fetch.max_bytes);
+            if let Some(mailbox) = shared.mailboxes.get(core) {
+                mailbox.send(crate::cores::Message::Entries {
+                    region: id,
+                    entries: entries.map_err(|error| error.to_string()),
+                });
+            }
+        }));
+    }
+
+    /// Entries of the log have been read.
+    pub(crate) fn on_entries(
+        self: &Rc<Self>,
+        id: RegionId,
+        entries: Result<Vec<replica::Entry>, String>,
+    ) {
+        self.begin_batch();
+        let result = {
+            let mut home = self.home.borrow_mut();
+            let Some(member) = home.region_mut(id).and_then(|r| r.member.as_deref_mut()) else {
+                return;
+            };
+            entries.and_then(|entries| {
+                let fetched = member.replica.on_fetched(entries);
+                fetched.map_err(|error| error.to_string())
+            })
+        };
+        if let (Err(reason), Some(durable)) = (result, &self.shared.durable) {
+            durable.fail(&reason);
+            return self.fail_region(id);
+        }
+        self.drive(id);
+        self.flush_outbox();
     }
 
     /// The writer has words for regions of this core.
@@ -322,6 +388,12 @@ impl Core {
                 .and_then(|region| region.member.as_deref_mut())
             {
                 member.replica.on_persisted(number);
+            }
+            if self.is_led_elsewhere(id) {
+                // Its leader waits for the word that it is here, and nobody sends us more.
+                self.drive(id);
+                self.flush_outbox();
+                continue;
             }
             self.logged.borrow_mut().push(id);
         }
@@ -352,7 +424,7 @@ impl Core {
     }
 
     /// The log failed: nothing that is on its way will be acknowledged.
-    pub(super) fn fail_region(self: &Rc<Self>, id: RegionId) {
+    pub(crate) fn fail_region(self: &Rc<Self>, id: RegionId) {
         let Some(refusal) = self
             .shared
             .durable
@@ -370,17 +442,30 @@ impl Core {
             std::mem::take(&mut member.flights)
         };
         for flight in flights {
-            for serve in flight.serves.into_iter().rev() {
-                if let Some(region) = self.home.borrow_mut().region_mut(id) {
-                    self.put_back(region, serve.waiter, serve.db, &serve.key);
-                }
-            }
-            for batch in flight.batches {
-                self.refuse_batch(batch, &refusal);
-            }
+            self.refuse_flight(id, flight, &refusal);
         }
         self.grant_next();
         self.wake_composer();
+    }
+
+    /// Tells those who wait for an entry that it will not come to anything.
+    pub(crate) fn refuse_flight(
+        self: &Rc<Self>,
+        id: RegionId,
+        flight: Flight,
+        refusal: &base::Refusal,
+    ) {
+        for serve in flight.serves.into_iter().rev() {
+            if let Some(region) = self.home.borrow_mut().region_mut(id) {
+                self.put_back(region, serve.waiter, serve.db, &serve.key);
+            }
+        }
+        for batch in flight.batches {
+            self.refuse_batch(batch, refusal);
+        }
+        if let Some(kept) = flight.kept {
+            self.answer_kept(kept.from, kept.ticket, Fate::Not(refusal.clone()));
+        }
     }
 
     /// Answers every command of a batch with a refusal, a transaction with one.

@@ -46,10 +46,8 @@ pub struct Kept {
 #[derive(Debug, Clone)]
 pub enum Fate {
     Kept,
-    /// It never happened: it may be tried again, elsewhere.
-    Never(Refusal),
-    /// Nobody can tell yet.
-    InDoubt,
+    /// Not kept, or nobody can tell: the words for the client say which.
+    Not(Refusal),
 }
 
 impl Held {
@@ -68,6 +66,7 @@ impl Held {
             let stamp_ms = member.next_stamp(core.now_ms());
             let (index, term) = (member.replica.last_index() + 1, member.replica.term());
             let mut changes = Changes::new();
+            region.space.note_term(term);
             region.space.end_entry(stamp_ms, &mut changes);
             let ticket = Ticket::new(&core);
             let owner = core.shared.map.core_of(region.id);
@@ -90,7 +89,7 @@ impl Held {
         for ticket in tickets {
             match ticket.await {
                 Answer::Kept(Fate::Kept) => {}
-                Answer::Kept(Fate::Never(refusal)) => result = Err(refusal),
+                Answer::Kept(Fate::Not(refusal)) => result = Err(refusal),
                 _ => result = Err(in_doubt()),
             }
         }
@@ -142,9 +141,9 @@ impl Core {
                 }
                 Some(Err(replica::Refused::TooLarge)) => {
                     let text = "ERR the change is too large for the log";
-                    fate = Some(Fate::Never(Refusal::new(text)));
+                    fate = Some(Fate::Not(Refusal::new(text)));
                 }
-                _ => fate = Some(Fate::Never(try_again())),
+                _ => fate = Some(Fate::Not(try_again())),
             }
         }
         if let Some(fate) = fate {
@@ -164,7 +163,7 @@ impl Core {
     }
 
     /// Throws away what is in memory of a region: the store has what its log has.
-    pub(super) fn undo(&self, region: &mut Region) {
+    pub(crate) fn undo(&self, region: &mut Region) {
         let Some(durable) = &self.shared.durable else {
             return;
         };

@@ -9,10 +9,13 @@ use replica::{Committed, Ready, Replica};
 
 use super::Progress;
 use super::keep::Kept;
-use crate::cores::{BatchBox, Region, Waiter};
+use crate::cluster::Peers;
+use crate::cores::{BatchBox, Region, RegionId, Waiter};
 
 pub struct Member {
     pub replica: Replica,
+    /// On a cluster node.
+    pub peers: Option<Box<Peers>>,
     /// Proposed and not applied, in the order of the log.
     pub flights: VecDeque<Flight>,
     /// Committed and not applied; more than the one being applied only while that waits.
@@ -99,6 +102,7 @@ impl Member {
     ) -> Self {
         Member {
             replica,
+            peers: None,
             open: None,
             busy_since_ms: 0,
             rows,
@@ -120,7 +124,12 @@ impl Member {
 
     /// Nothing is on its way, or nothing will arrive: what is applied is all there is.
     pub fn is_quiet(&self) -> bool {
-        self.failed || !self.replica.has_unapplied()
+        self.failed || !self.replica.has_unapplied() && self.replica.writes_in_flight() == 0
+    }
+
+    /// The store has everything up to this entry.
+    pub fn note_progress(&self, place: RegionId, index: u64) {
+        self.progress.note_applied(place, index);
     }
 
     /// The stamp of the next entry: the clock, but never back.

@@ -52,10 +52,10 @@ pub(crate) use together::{Line, Wide};
 
 pub use apply::{Brought, run_payload};
 pub use checkpoint::Checkpoints;
-pub use keep::{Fate, Keep};
-pub use member::{Flight, Member};
+pub use keep::{Fate, Keep, in_doubt, open_space, try_again};
+pub use member::{Flight, Member, Unwritten};
 pub use progress::Progress;
-pub use recover::{RecoverError, recover, region_count};
+pub use recover::{RecoverError, recover, region_count, region_count_of};
 pub use writer::{Job, LogSync, LogWriter};
 
 use crate::cores::{Core, Message, RegionId};
@@ -208,6 +208,16 @@ fn log(core: &Core, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: Option
 /// service's.
 pub fn log_id(region: RegionId) -> u64 {
     region as u64 + 1
+}
+
+/// The log of a region is of no use any more.
+pub fn forget_log(log: &dyn LogStore, region: u64) -> Result<(), String> {
+    let write = LogWrite {
+        region,
+        reset: Some(0),
+        ..LogWrite::default()
+    };
+    log.write(&[write], true).map_err(|error| error.to_string())
 }
 
 /// Given database, key, value and deadline.

@@ -109,8 +109,8 @@ pub fn recover(
     })
 }
 
-/// How many regions the data is in; decided when the directory is made.
-pub fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverError> {
+/// How many regions the data of a node that is alone is in; none, if it is not that.
+pub fn region_count_of(rows: &dyn RowSource) -> Result<Option<usize>, RecoverError> {
     let mut found: Option<Vec<u8>> = None;
     rows.get(Family::Info, NODE_ROW, Tier::All, &mut |value| {
         found = Some(value.into())
@@ -119,24 +119,30 @@ pub fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverE
         Some([NODE_VERSION, count @ ..]) => {
             let count = <[u8; 4]>::try_from(count).map(u32::from_le_bytes);
             match count {
-                Ok(count @ 1..=64) => Ok(count as usize),
+                Ok(count @ 1..=64) => Ok(Some(count as usize)),
                 _ => Err(RecoverError::Entry("the node's own row is damaged".into())),
             }
         }
         Some(_) => Err(RecoverError::Entry(
             "the data directory was made by a newer version of neokv; use that version".into(),
         )),
-        None => {
-            let count = cores.clamp(1, crate::cores::MOST_REGIONS);
-            let mut value = vec![NODE_VERSION];
-            value.extend_from_slice(&(count as u32).to_le_bytes());
-            let mut changes = Changes::new();
-            changes.put(Family::Info, NODE_ROW, &value);
-            rows.write(&[&changes]).map_err(write_error)?;
-            rows.checkpoint()?;
-            Ok(count)
-        }
+        None => Ok(None),
     }
+}
+
+/// How many regions the data is in; decided when the directory is made.
+pub fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverError> {
+    if let Some(count) = region_count_of(rows)? {
+        return Ok(count);
+    }
+    let count = cores.clamp(1, crate::cores::MOST_REGIONS);
+    let mut value = vec![NODE_VERSION];
+    value.extend_from_slice(&(count as u32).to_le_bytes());
+    let mut changes = Changes::new();
+    changes.put(Family::Info, NODE_ROW, &value);
+    rows.write(&[&changes]).map_err(write_error)?;
+    rows.checkpoint()?;
+    Ok(count)
 }
 
 struct Replay<'a> {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{DbIndex, Refusal};
-use command::Run;
+use command::{Keys, Run};
 use keyspace::rows::ColdRows;
 
 use crate::clients::Client;
@@ -78,6 +78,24 @@ impl Group<'_> {
         }
     }
 
+    /// Those whose region is led elsewhere (cluster) are told so; FLUSHALL is for what is led here.
+    fn redirect(&mut self, held: &Held) {
+        let is_held = |wide: &mut Wide| {
+            let is_everything = wide.batch.heads.iter().all(|&(stat, _)| {
+                self.core.shared.commands.row(stat as usize).keys == Keys::Everything
+            });
+            is_everything
+                || wide
+                    .regions
+                    .iter()
+                    .all(|id| held.regions().iter().any(|region| region.id == *id))
+        };
+        let gone: Vec<Wide> = self.members.extract_if(.., |wide| !is_held(wide)).collect();
+        for wide in gone {
+            self.core.redirect_batch(wide.batch);
+        }
+    }
+
     /// All of it comes to this.
     fn refuse(&mut self, refusal: &Refusal) {
         for wide in &mut self.members {
@@ -138,6 +156,9 @@ impl Core {
         let mut held = loop {
             let mut held = self.hold(&regions).await;
             self.begin_batch();
+            if !held.has(&regions) {
+                group.redirect(&held);
+            }
             let cold = held.prepare(&group.members, again).await;
             if cold.is_empty() {
                 break held;

@@ -121,7 +121,11 @@ fn echo(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refus
 }
 
 fn select(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    session.db = parse_db(args.at(1), None)?;
+    let db = parse_db(args.at(1), None)?;
+    if db != 0 && session.shared().cluster.is_some() {
+        return Err(Refusal::new("ERR SELECT is not allowed in cluster mode"));
+    }
+    session.db = db;
     session.client.db.store(session.db, Ordering::Relaxed);
     reply.ok();
     Ok(())

@@ -165,7 +165,7 @@ fn text(session: &Session, chosen: &[&str], totals: &Totals) -> String {
             "commandstats" => sections::commandstats(lines, shared),
             "errorstats" => sections::errorstats(lines, shared),
             "latencystats" => sections::latencystats(lines, shared),
-            "cluster" => lines.add("cluster_enabled", 0),
+            "cluster" => lines.add("cluster_enabled", u8::from(shared.cluster.is_some())),
             "keyspace" => sections::keyspace(lines, totals),
             _ => {}
         }

@@ -3,6 +3,7 @@
 use crate::SessionCommand;
 
 mod client;
+mod cluster;
 mod command_info;
 mod config;
 mod connection;
@@ -20,6 +21,7 @@ mod transactions;
 /// The rows of all families of this crate.
 pub const ALL: &[&[SessionCommand]] = &[
     client::ROWS,
+    cluster::ROWS,
     command_info::ROWS,
     config::ROWS,
     connection::ROWS,

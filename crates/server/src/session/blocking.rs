@@ -19,6 +19,7 @@ use resp::Reply;
 use super::connection::{Connection, Ended};
 use super::pending::Lane;
 use crate::clients::Unblock;
+use crate::cluster::Unserved;
 use crate::cores::{Answer, Call, Claim, Kept, Ran, Ticket, Waiter};
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
@@ -86,6 +87,12 @@ impl Connection {
         let (ticket, waiter, timeout) = {
             let mut held = core.hold(&regions).await;
             core.begin_batch();
+            if !held.has(&regions) {
+                drop(held);
+                let refusal = self.unserved(Unserved::Elsewhere);
+                core.refuse(&refusal, &mut self.work.out);
+                return Ok(());
+            }
             let before = out.len();
             if held.run_loaded(&call, &args, out).await != Ran::Empty {
                 if let Err(refusal) = held.commit().await {

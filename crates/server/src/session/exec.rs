@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use base::{DbIndex, Refusal};
+use base::{DbIndex, Refusal, Slot};
 use command::{Flags, Run};
 use keyspace::View;
 use resp::{Args, Reply};
@@ -19,6 +19,7 @@ use resp::{Args, Reply};
 use super::Session;
 use super::blocking::nil;
 use super::turn::{Slow, Step, Work, feed_monitors};
+use crate::cluster::{Cluster, Unserved};
 use crate::commands::{Later, SessionRun, wrong_arity};
 use crate::cores::{
     Answer, Batch, BatchBox, Call, CoreId, Held, Kept, Ran, RegionId, Route, WatchFlag, route,
@@ -34,6 +35,8 @@ pub struct Multi {
     pub writes: bool,
     /// One of them may need memory.
     needs_memory: bool,
+    /// The slot of their keys (cluster).
+    pub slot: Option<Slot>,
     commands: Kept,
     /// Row number and statistics number of each.
     heads: Vec<(usize, usize)>,
@@ -78,6 +81,9 @@ impl Work {
             if !multi.commands.has_room(size) {
                 let refusal = Refusal::new("ERR transaction too big");
                 return self.reject(Some(stat), &refusal);
+            }
+            if core.shared.cluster.is_some() && multi.slot.is_none() {
+                multi.slot = Cluster::slot_of(row, args).ok().flatten();
             }
             multi.writes |= row.is_write();
             multi.needs_memory |= row.flags.contains(Flags::DENYOOM);
@@ -146,7 +152,12 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         return Ok(());
     }
     if !regions.is_empty() {
-        session.held = Some(session.core.hold(&regions).await);
+        let held = session.core.hold(&regions).await;
+        if !held.has(&regions) {
+            let slot = multi.slot.unwrap_or_default();
+            return Err(session.core.unserved(slot, Unserved::Elsewhere));
+        }
+        session.held = Some(held);
         session.core.begin_batch();
     }
     session.in_exec = true;

@@ -60,6 +60,8 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// Ends the session once the replies so far are written (QUIT, CLIENT KILL of itself).
     pub close_after_reply: bool,
+    /// READONLY: reads may be answered by replicas that do not lead (cluster).
+    pub readonly: bool,
     /// In MONITOR.
     pub monitor: bool,
     /// Between MULTI and EXEC.
@@ -83,6 +85,7 @@ impl Session {
             authenticated,
             reply_mode: ReplyMode::On,
             close_after_reply: false,
+            readonly: false,
             monitor: false,
             multi: None,
             watched: Vec::new(),

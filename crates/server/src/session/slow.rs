@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Refusal;
+use command::Keys;
 use keyspace::CURSOR_BITS;
 use resp::Args;
 
 use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
+use crate::cluster::{Cluster, Unserved};
 use crate::commands::LaterFn;
 use crate::cores::{Again, Batch, Call, Kept, RegionId, call_function};
 use crate::durable::Wide;
@@ -40,6 +42,7 @@ impl Connection {
                 }
                 self.again().await?;
             }
+            Slow::Unsure { region } => self.run_sure(region).await?,
             Slow::Scan { stat } => self.scan(stat).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
@@ -52,13 +55,46 @@ impl Connection {
     async fn again(&mut self) -> Result<(), Ended> {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
-        match self.work.dispatch(&args) {
+        let step = self.work.dispatch(&args);
+        self.work.session.core.is_sure.set(false);
+        match step {
             Step::Done => Ok(()),
             Step::Slow(slow) => {
                 self.settle().await;
                 Box::pin(self.run_slow(slow)).await
             }
         }
+    }
+
+    /// A read that needs proof that it may be answered here.
+    async fn run_sure(&mut self, region: RegionId) -> Result<(), Ended> {
+        let session = &self.work.session;
+        let core = session.core.clone();
+        let sure = core.sure(region, session.readonly).await;
+        core.begin_batch();
+        match sure {
+            Ok(()) => {
+                core.is_sure.set(true);
+                self.again().await
+            }
+            Err(why) => {
+                let refusal = self.unserved(why);
+                core.refuse(&refusal, &mut self.work.out);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the client is told whose command this node cannot answer.
+    pub(super) fn unserved(&self, why: Unserved) -> Refusal {
+        let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
+        let args = self.input.parser.args(bytes);
+        let core = &self.work.session.core;
+        let resolved = core.shared.commands.table.resolve(&args);
+        let slot = resolved
+            .ok()
+            .and_then(|(_, row)| Cluster::slot_of(row, &args).ok().flatten());
+        core.unserved(slot.unwrap_or_default(), why)
     }
 
     /// CLIENT PAUSE: waits until it is over.
@@ -124,6 +160,11 @@ impl Connection {
         let mut held = loop {
             let mut held = core.hold(regions).await;
             core.begin_batch();
+            if call.row.keys != Keys::Everything && !held.has(regions) {
+                drop(held);
+                let refusal = self.unserved(Unserved::Elsewhere);
+                return core.refuse(&refusal, &mut self.work.out);
+            }
             if core.shared.durable.is_none() {
                 held.run(&call, &args, out);
                 break held;

@@ -10,6 +10,7 @@ use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
+use crate::cluster::Cluster;
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
 use crate::cores::{Absent, Call, Cold, RegionId, Route, route};
 use crate::durable::is_logged_as_given;
@@ -59,6 +60,10 @@ pub(super) enum Slow {
     },
     /// For keys that are not in memory, in `Work::cold`; then once more.
     Cold,
+    /// For proof that a region may be read here; then once more (cluster).
+    Unsure {
+        region: RegionId,
+    },
     /// CLIENT PAUSE.
     Pause {
         writes: bool,
@@ -76,6 +81,11 @@ impl Work {
             Err(refusal) => return self.reject(None, &refusal),
         };
         let stat = shared.commands.stat_number(number, row);
+        if let Some(cluster) = &shared.cluster
+            && let Err(refusal) = check_slot(cluster, &self.session, row, args)
+        {
+            return self.reject(Some(stat), &refusal);
+        }
         if is_special(&self.session) {
             return self.dispatch_special(number, stat, args);
         }
@@ -264,6 +274,28 @@ impl Session {
     }
 }
 
+/// Whether a command's keys have a place on this cluster node. In a transaction all of them must be in
+/// one slot.
+#[inline]
+fn check_slot(
+    cluster: &Cluster,
+    session: &Session,
+    row: &Command,
+    args: &Args<'_>,
+) -> Result<(), Refusal> {
+    let Some(slot) = Cluster::slot_of(row, args)? else {
+        return Ok(());
+    };
+    if let Some(multi) = &session.multi
+        && multi.slot.is_some_and(|of| of != slot)
+    {
+        return Err(Refusal::new(
+            "CROSSSLOT Keys in request don't hash to the same slot",
+        ));
+    }
+    cluster.check_slot(slot)
+}
+
 /// Whether anything but running the command is to be thought of.
 #[inline]
 fn is_special(session: &Session) -> bool {
@@ -394,6 +426,7 @@ fn run_data(
             }
             Step::Slow(Slow::Hold { stat })
         }
+        Err(Absent::Unsure(region)) => Step::Slow(Slow::Unsure { region }),
         Err(Absent::Cold(what)) => {
             *cold = Some(what);
             Step::Slow(Slow::Cold)

@@ -159,6 +159,175 @@ pub const ALL: &[Setting] = &[
         ),
         &["slaveof"],
     ),
+    // A node among others.
+    change(
+        row(
+            "cluster-init",
+            Kind::Bool,
+            "no",
+            "Found a cluster on an empty data directory: this node is its first. Others come with `join`.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "join",
+            Kind::Text,
+            "",
+            "Be a node of a cluster: `host:peer-port` of one or more of its nodes, separated by commas. Asked at every start; once joined, the addresses in the data directory work too.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "roles",
+            Kind::Choice(&["meta,store", "store,meta", "store", "meta"]),
+            "meta,store",
+            "What a cluster node does: hold regions (`store`), take part in the service that places them (`meta`), or both.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "replicas",
+            int(1, 9),
+            "3",
+            "With `cluster-init`: how many replicas a region has. The first regions are made when so many nodes are there.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "regions",
+            int(0, 8192),
+            "0",
+            "With `cluster-init`: how many regions the slots are divided into at first; 0: four per replica.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "meta-replicas",
+            int(1, 9),
+            "3",
+            "With `cluster-init`: how many nodes take part in the meta service.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "peer-port",
+            int(0, 65535),
+            "0",
+            "TCP port for the other nodes of a cluster; 0: the Redis port + 10000.",
+        ),
+        Change::Start,
+    ),
+    flag(
+        change(
+            row(
+                "cluster-announce-ip",
+                Kind::Text,
+                "",
+                "Address that clients and other nodes are told to reach this node at; empty: the first of `bind`.",
+            ),
+            Change::Start,
+        ),
+        "redis-advertise-ip",
+    ),
+    flag(
+        change(
+            row(
+                "cluster-announce-port",
+                int(0, 65535),
+                "0",
+                "Redis port that clients are told; 0: `redis-port`.",
+            ),
+            Change::Start,
+        ),
+        "redis-advertise-port",
+    ),
+    change(
+        row(
+            "labels",
+            Kind::Text,
+            "",
+            "Where this node is: `zone=a,rack=7,host=h3`; replicas of a region are spread over them.",
+        ),
+        Change::Start,
+    ),
+    flag(
+        change(
+            row(
+                "cluster-redirect",
+                Kind::Bool,
+                "yes",
+                "On a cluster node: redirect clients to the node that leads a slot, as Redis Cluster does. `no`: forward commands there, so that plain clients work with any node.",
+            ),
+            Change::Start,
+        ),
+        "redis-cluster-enabled",
+    ),
+    row(
+        "enable-follower-read",
+        Kind::Bool,
+        "no",
+        "On a cluster node: after READONLY a session's reads are answered by any replica, linearizable still (it asks the leader how far it must be).",
+    ),
+    change(
+        row(
+            "election-timeout",
+            int(100, 60_000),
+            "1000",
+            "Milliseconds without a word of its leader after which a replica asks for votes; up to twice as many.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "node-dead-after",
+            int(1_000, 86_400_000),
+            "30000",
+            "Milliseconds without a heartbeat after which a node counts as lost and its replicas are made anew elsewhere.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "snapshot-rate",
+            BYTES,
+            "100mb",
+            "Bytes per second that this node sends or receives to bring up replicas; 0: as fast as it goes.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "peer-tls-cert",
+            Kind::Text,
+            "",
+            "Certificate of this node (PEM) for connections between nodes; with `peer-tls-key` and `peer-tls-ca`, on all nodes or none.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "peer-tls-key",
+            Kind::Text,
+            "",
+            "Key of that certificate (PEM).",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "peer-tls-ca",
+            Kind::Text,
+            "",
+            "Authority that signed the certificates of all nodes (PEM).",
+        ),
+        Change::Start,
+    ),
     // Clients.
     Setting {
         secret: true,

@@ -8,6 +8,7 @@
 //! Invariants: a change of several settings happens as a whole or not at all; what `CONFIG GET`
 //! shows, set again, changes nothing.
 
+mod cluster;
 pub mod kind;
 pub mod list;
 mod rewrite;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::glob;
 
+pub use cluster::ClusterSettings;
 pub use kind::{OutputLimit, OutputLimits, SavePoint, Value};
 pub use list::{Change, Setting};
 pub use rewrite::RewriteError;

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use keyspace::{EvictionPolicy, Tuning};
 
+use super::cluster::ClusterSettings;
 use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
 use crate::durable::LogSync;
@@ -33,6 +34,8 @@ pub struct Settings {
     /// Whether entries are kept in the feed, too.
     pub binlog: bool,
     pub binlog_bytes: u64,
+    /// What is set about being a cluster node.
+    pub cluster: ClusterSettings,
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
@@ -153,6 +156,7 @@ impl Default for Settings {
             log_bytes: 0,
             binlog: false,
             binlog_bytes: 0,
+            cluster: ClusterSettings::default(),
             import: None,
             num_shards: 0,
             redis_port: 0,
@@ -245,6 +249,7 @@ impl Settings {
         self.log_bytes = self.bytes("log-size");
         self.binlog = self.flag("binlog");
         self.binlog_bytes = self.bytes("binlog-size");
+        self.take_cluster();
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
@@ -324,35 +329,35 @@ impl Settings {
             .unwrap_or(ABSENT)
     }
 
-    fn int(&self, name: &str) -> i64 {
+    pub(super) fn int(&self, name: &str) -> i64 {
         match self.value(name) {
             Value::Int(value) => *value,
             other => unexpected(name, other),
         }
     }
 
-    fn bytes(&self, name: &str) -> u64 {
+    pub(super) fn bytes(&self, name: &str) -> u64 {
         match self.value(name) {
             Value::Bytes(value) => *value,
             other => unexpected(name, other),
         }
     }
 
-    fn flag(&self, name: &str) -> bool {
+    pub(super) fn flag(&self, name: &str) -> bool {
         match self.value(name) {
             Value::Bool(value) => *value,
             other => unexpected(name, other),
         }
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         match self.value(name) {
             Value::Text(text) => text.clone(),
             other => unexpected(name, other),
         }
     }
 
-    fn words(&self, name: &str) -> Vec<String> {
+    pub(super) fn words(&self, name: &str) -> Vec<String> {
         self.text(name)
             .split_ascii_whitespace()
             .map(Into::into)

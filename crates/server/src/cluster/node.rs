@@ -1,0 +1,463 @@
+//! The node's own thread: heartbeats to meta, and what meta orders.
+//!
+//! ```text
+//!   every second, or when something changed:
+//!     cores ─► reports ─► Heartbeat ─► meta's leader ─► answer: orders, routes
+//!                                                         │        └─► route table, addresses
+//!                                                         └─► create, destroy here; the rest: cores
+//! ```
+//!
+//! While meta is not to be reached everything else goes on: routes are as last heard, and replicas
+//! know best themselves who leads.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use keyspace::rows::{Changes, State};
+use meta::wire::{
+    Action, Capacity, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport, Profile,
+    ReplicaReport, Standing,
+};
+use prost::Message;
+use replica::FOUNDED;
+use transport::{CallError, Target};
+
+use super::chair::Word;
+use super::regions::{self, Pace, Task};
+use super::seats::{self, Identity, Seat};
+use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
+use crate::Shared;
+use crate::durable::forget_log;
+use crate::log;
+use crate::shared::random_seed;
+
+const BEAT: Duration = Duration::from_secs(1);
+/// Orders and changes make the next heartbeat come sooner, but not at once: more may follow.
+const SOON: Duration = Duration::from_millis(20);
+const CALL: Duration = Duration::from_secs(2);
+/// A core that does not answer for so long is busy; its replicas are told of next time.
+const REPORT: Duration = Duration::from_millis(500);
+
+/// Makes the thread beat soon.
+#[derive(Clone)]
+pub struct Nudge(Sender<()>);
+
+impl Nudge {
+    pub fn channel() -> (Nudge, Receiver<()>) {
+        let (sender, receiver) = channel();
+        (Nudge(sender), receiver)
+    }
+
+    pub fn nudge(&self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// Who the node is and how it lives.
+pub struct Node {
+    pub shared: Arc<Shared>,
+    pub cluster: Arc<Cluster>,
+    pub identity: Identity,
+    pub profile: Profile,
+    pub pace: Pace,
+    /// Peer addresses given with `--join`.
+    pub join: Vec<String>,
+    pub nudges: Receiver<()>,
+    /// Of this start: a join that is tried again is the same join.
+    pub token: u64,
+}
+
+/// What goes on between heartbeats.
+struct Course {
+    number: u64,
+    /// Where meta's leader was last.
+    leader: Option<Target>,
+    /// Accepted by meta since this start.
+    has_joined: bool,
+    failures: Vec<OrderReport>,
+    /// Since when meta does not answer, and whether it was told.
+    silent_since: Option<Instant>,
+    told: bool,
+}
+
+impl Node {
+    /// Until the node stops.
+    pub fn run(mut self) {
+        let mut course = Course {
+            number: 0,
+            leader: None,
+            has_joined: false,
+            failures: Vec::new(),
+            silent_since: None,
+            told: false,
+        };
+        let mut next = Instant::now();
+        while !self.shared.shutdown.is_asked() {
+            let wait = next.saturating_duration_since(Instant::now());
+            match self.nudges.recv_timeout(wait) {
+                Ok(()) => {
+                    next = next.min(Instant::now() + SOON);
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            next = Instant::now() + BEAT;
+            if !course.has_joined {
+                course.has_joined = self.join_again(&mut course);
+            }
+            if course.has_joined && self.beat(&mut course) {
+                next = Instant::now() + SOON;
+            }
+        }
+    }
+
+    /// A node that is known comes back: meta hears where it lives now.
+    fn join_again(&mut self, course: &mut Course) -> bool {
+        let join = Join {
+            cluster: self.identity.cluster,
+            node: self.identity.node,
+            token: self.token,
+            start_count: self.identity.start_count,
+            profile: self.profile.clone(),
+        };
+        for target in self.targets(course) {
+            match ask_to_join(&self.cluster.transport, target, &join) {
+                Ok(answer) if answer.node == self.identity.node => return true,
+                Ok(answer) if !answer.refused.is_empty() && !answer.retry => {
+                    let settings = self.shared.settings.current();
+                    let text = format!("meta does not take this node back: {}", answer.refused);
+                    log::warning(&settings, &text);
+                    std::thread::sleep(BEAT);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.tell_silence(course);
+        false
+    }
+
+    /// One heartbeat; true if another should follow soon.
+    fn beat(&mut self, course: &mut Course) -> bool {
+        course.number += 1;
+        let heartbeat = Heartbeat {
+            cluster: self.identity.cluster,
+            node: self.identity.node,
+            start_count: self.identity.start_count,
+            number: course.number,
+            route_version: self.cluster.routes().version(),
+            replicas: self.reports(),
+            capacity: self.capacity(),
+            orders: std::mem::take(&mut course.failures),
+        };
+        let body = Bytes::from(heartbeat.encode_to_vec());
+        for target in self.targets(course) {
+            let transport = &self.cluster.transport;
+            let answer =
+                transport.call_blocking(target.clone(), METHOD_HEARTBEAT, body.clone(), CALL);
+            let Some(answer) = answer.ok().and_then(|it| HeartbeatAnswer::decode(it).ok()) else {
+                continue;
+            };
+            match answer.standing() {
+                Standing::Accepted => {
+                    course.leader = Some(target);
+                    course.silent_since = None;
+                    if std::mem::take(&mut course.told) {
+                        let settings = self.shared.settings.current();
+                        log::notice(&settings, "the meta service answers again");
+                    }
+                    return self.on_answer(course, answer);
+                }
+                Standing::NotLeader => {
+                    course.leader = answer
+                        .leader
+                        .map(|node| Target::Address(node.peer.to_string()));
+                    if course.leader.is_some() {
+                        return true;
+                    }
+                }
+                Standing::Unknown => {
+                    course.has_joined = false;
+                    return true;
+                }
+                Standing::Superseded | Standing::Gone | Standing::WrongCluster => {
+                    let text = format!("this node has to stop: {}", answer.text);
+                    log::warning(&self.shared.settings.current(), &text);
+                    eprintln!("neokv: {text}");
+                    self.shared.shutdown.ask();
+                    return false;
+                }
+            }
+        }
+        course.leader = None;
+        self.tell_silence(course);
+        false
+    }
+
+    fn tell_silence(&self, course: &mut Course) {
+        let since = *course.silent_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > 5 * BEAT && !course.told {
+            course.told = true;
+            let text = "the meta service does not answer; data is served as before, but nothing is \
+                        placed, repaired or balanced until it does";
+            log::warning(&self.shared.settings.current(), text);
+        }
+    }
+
+    /// Whom to ask, the likeliest first.
+    fn targets(&self, course: &Course) -> Vec<Target> {
+        let mut targets: Vec<Target> = course.leader.iter().cloned().collect();
+        targets.push(Target::Node(self.identity.node));
+        let known = self.identity.meta.iter().chain(&self.join);
+        for address in known {
+            let target = Target::Address(address.clone());
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        targets
+    }
+
+    fn reports(&self) -> Vec<ReplicaReport> {
+        let (to, from) = channel();
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Task::Report { to: to.clone() }.into());
+        }
+        drop(to);
+        let mut all = Vec::new();
+        while let Ok(mut part) = from.recv_timeout(REPORT) {
+            all.append(&mut part);
+        }
+        all.extend(self.cluster.chair_report());
+        all
+    }
+
+    fn capacity(&self) -> Capacity {
+        let (disk_bytes, disk_free_bytes) = disk(&self.shared.settings.current().dir);
+        Capacity {
+            disk_bytes,
+            disk_free_bytes,
+            disk_full: disk_free_bytes < disk_bytes / 50,
+            memory_bytes: crate::memory::used_memory() as u64,
+            cores: self.shared.map.cores() as u32,
+            load: 0,
+        }
+    }
+
+    fn on_answer(&mut self, course: &mut Course, answer: HeartbeatAnswer) -> bool {
+        let mut changed = false;
+        if let Some(table) = &answer.routes {
+            self.cluster.update_routes(table);
+            changed = self.learn_addresses(&answer);
+        }
+        if changed && let Some(durable) = &self.shared.durable {
+            let _ = self.identity.keep(&*durable.stores.rows);
+        }
+        let mut creates = Vec::new();
+        let mut again = false;
+        for order in answer.orders {
+            let id = (order.id, order.region);
+            let result = match order.action.clone() {
+                Some(Action::Create(create)) => {
+                    creates.push((order.clone(), create));
+                    Ok(())
+                }
+                Some(Action::Destroy(destroy)) => {
+                    again = true;
+                    self.destroy(&order, destroy.replica)
+                }
+                _ => self.lead(&order),
+            };
+            if let Err(text) = result {
+                let (order, region) = id;
+                course.failures.push(OrderReport {
+                    order,
+                    region,
+                    text,
+                });
+            }
+        }
+        if !creates.is_empty() {
+            again = true;
+            if let Err(text) = self.create(creates) {
+                log::warning(&self.shared.settings.current(), &text);
+            }
+        }
+        again
+    }
+
+    /// Addresses of nodes, from the route table; true if there is something new to keep.
+    fn learn_addresses(&mut self, answer: &HeartbeatAnswer) -> bool {
+        let routes = self.cluster.routes();
+        let nodes: Vec<String> = routes
+            .nodes()
+            .map(|node| format!("{}@{}", node.node, node.peer))
+            .collect();
+        let meta: Vec<String> = answer.meta.iter().map(|it| it.peer.to_string()).collect();
+        let changed = nodes != self.identity.nodes || meta != self.identity.meta;
+        self.identity.nodes = nodes;
+        self.identity.meta = meta;
+        changed
+    }
+
+    /// Makes replicas: their seats are on disk before they say a word.
+    fn create(&self, creates: Vec<(Order, meta::wire::Create)>) -> Result<(), String> {
+        let Some(durable) = &self.shared.durable else {
+            return Ok(());
+        };
+        let rows = &durable.stores.rows;
+        let mut made = Vec::new();
+        let mut changes = Changes::new();
+        for (order, create) in creates {
+            if order.region == base::cluster::META_REGION {
+                self.cluster.tell_chair(Word::Order(Box::new(order)));
+                continue;
+            }
+            let is_here = self.cluster.table.place_of(order.region).is_some();
+            if is_here || seats::gone(&**rows, order.region)? >= create.replica {
+                continue;
+            }
+            let mut seat = Seat {
+                descriptor: create.descriptor,
+                replica: create.replica,
+                ..Seat::default()
+            };
+            if seat.descriptor.member(seat.replica).is_some() {
+                seat.set_snapshot(FOUNDED);
+            }
+            seat.put(&mut changes);
+            made.push(seat);
+        }
+        if made.is_empty() {
+            return Ok(());
+        }
+        seats::write(&**rows, &changes)?;
+        let states: Vec<_> = made
+            .iter()
+            .map(|seat| {
+                let state = State {
+                    descriptor: seat.descriptor.to_bytes().into(),
+                    ..State::default()
+                };
+                (seat.region(), state)
+            })
+            .collect();
+        rows.create_regions(&states)
+            .map_err(|error| error.to_string())?;
+        seats::checkpoint(&**rows)?;
+        for seat in made {
+            let Some(place) = self.cluster.table.take(seat.region()) else {
+                return Err("this node has no room for more replicas".into());
+            };
+            let (stores, progress) = (&durable.stores, &durable.progress);
+            let region = regions::open(stores, &seat, place, progress, self.pace, random_seed())?;
+            self.to_core(place, Task::Add(region));
+        }
+        Ok(())
+    }
+
+    /// Removes a replica that is no member any more, its rows and its log.
+    fn destroy(&self, order: &Order, replica: u64) -> Result<(), String> {
+        if order.region == base::cluster::META_REGION {
+            self.cluster
+                .tell_chair(Word::Order(Box::new(order.clone())));
+            return Ok(());
+        }
+        let (Some(place), Some(durable)) = (
+            self.cluster.table.place_of(order.region),
+            &self.shared.durable,
+        ) else {
+            return Ok(());
+        };
+        let routes = self.cluster.routes();
+        let region = routes.region(order.region);
+        let segments = region.map_or_else(Vec::new, |it| it.descriptor.segments.clone());
+        let (done, answer) = channel();
+        self.to_core(
+            place,
+            Task::Remove {
+                place,
+                replica,
+                done,
+            },
+        );
+        if answer.recv_timeout(CALL) != Ok(true) {
+            return Err("the replica is busy".into());
+        }
+        durable.progress.set_region(place, 0, 0);
+        let rows = &durable.stores.rows;
+        let mut changes = Changes::new();
+        seats::put_gone(&mut changes, order.region, replica);
+        seats::write(&**rows, &changes)?;
+        rows.remove_region(order.region, &segments)
+            .map_err(|error| error.to_string())?;
+        forget_log(&*durable.stores.log, order.region)?;
+        self.cluster.table.free(order.region);
+        let text = format!("replica {replica} of region {} is gone", order.region);
+        log::notice(&self.shared.settings.current(), &text);
+        Ok(())
+    }
+
+    /// An order to a leader goes to its core.
+    fn lead(&self, order: &Order) -> Result<(), String> {
+        if order.region == base::cluster::META_REGION {
+            self.cluster
+                .tell_chair(Word::Order(Box::new(order.clone())));
+            return Ok(());
+        }
+        let Some(place) = self.cluster.table.place_of(order.region) else {
+            return Err("no replica of this region is here".into());
+        };
+        let (failed, why) = channel();
+        self.to_core(
+            place,
+            Task::Lead {
+                place,
+                order: Box::new(order.clone()),
+                failed,
+            },
+        );
+        match why.recv_timeout(CALL) {
+            Ok(why) => Err(why),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn to_core(&self, place: usize, task: Task) {
+        let core = self.shared.map.core_of(place);
+        if let Some(mailbox) = self.shared.mailboxes.get(core) {
+            mailbox.send(task.into());
+        }
+    }
+}
+
+/// Asks one node to be let in.
+pub fn ask_to_join(
+    transport: &transport::Transport,
+    target: Target,
+    join: &Join,
+) -> Result<JoinAnswer, CallError> {
+    let body = Bytes::from(join.encode_to_vec());
+    let answer = transport.call_blocking(target, METHOD_JOIN, body, CALL)?;
+    JoinAnswer::decode(answer)
+        .map_err(|_| CallError::Rejected("an answer that makes no sense".into()))
+}
+
+/// Size and room of the disk that a folder is on.
+fn disk(folder: &std::path::Path) -> (u64, u64) {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(folder.as_os_str().as_bytes()) else {
+        return (0, 0);
+    };
+    // SAFETY: plain data that the call fills; the path ends with a zero byte.
+    unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        if libc::statvfs(path.as_ptr(), &mut found) != 0 {
+            return (0, 0);
+        }
+        let block = found.f_frsize;
+        (found.f_blocks * block, found.f_bavail * block)
+    }
+}

@@ -1,0 +1,376 @@
+//! A region's part among its peers: who they are, who waits until it may answer, what its replica
+//! has to say to them.
+//!
+//! ```text
+//!   transport ─► on_raft ─► step ─┐                       ┌─► messages ─► outbox ─► transport
+//!   core's timer ─────────► tick ─┼─► drive ─► ready ─────┼─► reads, roles ─► those who wait
+//!   sessions ─► propose, read ────┘                       └─► committed ─► apply
+//! ```
+//!
+//! While a region is lent its messages are kept; it is back within moments.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::cluster::{NodeId, ReplicaId};
+use bytes::Bytes;
+use replica::{
+    Confirmed, Message as RaftMessage, Ready, decode_message, encode_message, snapshot_head,
+};
+
+use super::clock_ms;
+use super::seats::Seat;
+use crate::cores::{Answer, Core, Region, RegionId};
+use crate::durable::in_doubt;
+
+/// Messages kept for a region that is lent; more are dropped, and sent again by their senders.
+const MOST_PARKED: usize = 4096;
+/// How long clients of a region without a leader wait before they are told.
+pub const PATIENCE_MS: u64 = 3_000;
+
+/// Of a region that has peers, even if this replica is the only member just now.
+pub struct Peers {
+    pub seat: Seat,
+    /// Where replicas are that the seat does not know yet, as their messages told.
+    heard: HashMap<ReplicaId, NodeId>,
+    /// Tasks of this core that wait until the region may be read: for a round, or for any change.
+    waits: Vec<(Option<u64>, usize)>,
+    /// Rounds that are confirmed, at indices that are not applied yet.
+    confirmed: Vec<Confirmed>,
+    /// Since when this replica knows no leader.
+    pub leaderless_since_ms: Option<u64>,
+    /// Since when it leads no more, while flights of its own are undecided.
+    pub lost_since_ms: Option<u64>,
+    /// A snapshot is being installed: there is no keyspace to speak of.
+    pub is_installing: bool,
+}
+
+impl Peers {
+    pub fn new(seat: Seat) -> Peers {
+        Peers {
+            seat,
+            heard: HashMap::new(),
+            waits: Vec::new(),
+            confirmed: Vec::new(),
+            leaderless_since_ms: None,
+            lost_since_ms: None,
+            is_installing: false,
+        }
+    }
+
+    pub fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        match self.seat.descriptor.member(replica) {
+            Some(member) => Some(member.node),
+            None => self.heard.get(&replica).copied(),
+        }
+    }
+
+    pub fn wait(&mut self, number: Option<u64>, ticket: usize) {
+        self.waits.push((number, ticket));
+    }
+}
+
+/// Messages for one node, gathered during a turn.
+#[derive(Default)]
+pub struct Outbox {
+    by_node: HashMap<NodeId, Vec<(u64, Bytes)>>,
+}
+
+impl Outbox {
+    pub fn push(&mut self, node: NodeId, region: u64, message: &RaftMessage) {
+        let mut bytes = Vec::with_capacity(128);
+        encode_message(message, &mut bytes);
+        let queue = self.by_node.entry(node).or_default();
+        queue.push((region, bytes.into()));
+    }
+}
+
+impl Core {
+    /// Messages of peers for regions of this core.
+    pub(crate) fn on_raft(self: &Rc<Self>, from: NodeId, messages: Vec<(RegionId, Bytes)>) {
+        self.begin_batch();
+        let mut touched: Vec<RegionId> = Vec::new();
+        for (id, bytes) in messages {
+            if !touched.contains(&id) {
+                touched.push(id);
+            }
+            self.step(id, from, bytes);
+        }
+        for id in touched {
+            self.compose(id);
+            self.drive(id);
+        }
+        self.flush_outbox();
+    }
+
+    fn step(&self, id: RegionId, from: NodeId, bytes: Bytes) {
+        let mut home = self.home.borrow_mut();
+        let Some(region) = home.region_mut(id) else {
+            drop(home);
+            let mut parked = self.parked.borrow_mut();
+            let parked = parked.entry(id).or_default();
+            if parked.len() < MOST_PARKED {
+                parked.push((from, bytes));
+            }
+            return;
+        };
+        let Some(member) = region.member.as_deref_mut() else {
+            return;
+        };
+        if member.failed {
+            return; // this replica is dead to its peers
+        }
+        let stepped = decode_message(&bytes).and_then(|message| {
+            if let Some(peers) = member.peers.as_deref_mut() {
+                if let Some(head) = snapshot_head(&message)
+                    && !self.has_files(peers.seat.region(), &head)
+                {
+                    return Ok(()); // it comes again when they are here
+                }
+                if peers.seat.descriptor.member(message.from).is_none() {
+                    peers.heard.insert(message.from, from);
+                }
+            }
+            member.replica.step(message, clock_ms())
+        });
+        if stepped.is_err() {
+            self.stats().unfit_messages.add(1);
+        }
+    }
+
+    /// A region is home again: what its peers said meanwhile is heard.
+    pub(crate) fn unpark(self: &Rc<Self>, id: RegionId) {
+        if self.shared.cluster.is_none() {
+            return;
+        }
+        let parked = self.parked.borrow_mut().remove(&id);
+        if let Some(parked) = parked {
+            for (from, bytes) in parked {
+                self.step(id, from, bytes);
+            }
+            self.drive(id);
+            self.flush_outbox();
+        }
+    }
+
+    /// The task that lets time pass.
+    pub(crate) async fn run_ticks(self: Rc<Self>) {
+        let tick_ms = self.shared.cluster.as_ref().map_or(100, |it| it.tick_ms);
+        let mut timer = tokio::time::interval(Duration::from_millis(tick_ms));
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !self.is_stopping() {
+            timer.tick().await;
+            self.begin_batch();
+            self.tick_home();
+        }
+    }
+
+    /// Time passes for all regions that are home.
+    pub(crate) fn tick_home(self: &Rc<Self>) {
+        let now_ms = clock_ms();
+        let mut busy = Vec::new();
+        for region in self.home.borrow_mut().present() {
+            let Some(member) = region.member.as_deref_mut() else {
+                continue;
+            };
+            if member.failed || member.replica.is_quiet() {
+                continue;
+            }
+            member.replica.tick(now_ms);
+            busy.push(region.id);
+        }
+        for id in busy {
+            self.drive(id);
+            self.give_up_waiting(id, now_ms);
+            self.compose(id);
+        }
+        self.grant_next();
+        self.flush_outbox();
+    }
+
+    /// Sends what was gathered.
+    pub(crate) fn flush_outbox(&self) {
+        let Some(cluster) = &self.shared.cluster else {
+            return;
+        };
+        let mut outbox = self.outbox.borrow_mut();
+        for (node, messages) in &mut outbox.by_node {
+            if !messages.is_empty() {
+                cluster.send(*node, std::mem::take(messages));
+            }
+        }
+    }
+
+    /// The part of a `Ready` that is about peers. What has to be told to others is left to
+    /// [`Core::after_ready`].
+    pub(crate) fn on_peer_ready(&self, region: &mut Region, ready: &mut Ready) -> Turned {
+        let mut turned = Turned::default();
+        let Some(member) = region.member.as_deref_mut() else {
+            return turned;
+        };
+        let Some(peers) = member.peers.as_deref_mut() else {
+            return turned;
+        };
+        if !ready.messages.is_empty() {
+            let mut outbox = self.outbox.borrow_mut();
+            for message in ready.messages.drain(..) {
+                // To a replica that nobody knows any more: nobody to send to.
+                if let Some(node) = peers.node_of(message.to) {
+                    outbox.push(node, peers.seat.region(), &message);
+                }
+            }
+        }
+        peers.confirmed.append(&mut ready.reads);
+        for number in ready.reads_failed.drain(..) {
+            peers.waits.retain(|&(of, ticket)| {
+                let fails = of == Some(number);
+                if fails {
+                    turned.answers.push((ticket, false));
+                }
+                !fails
+            });
+        }
+        if ready.leader_changed {
+            let leaderless = member.replica.leader().is_none();
+            peers.leaderless_since_ms = leaderless.then(clock_ms);
+        }
+        if ready.became_leader.is_some() {
+            peers.lost_since_ms = None;
+        }
+        if ready.lost_leadership {
+            peers.lost_since_ms = Some(clock_ms());
+            turned.lost = true;
+        }
+        turned.roles = ready.leader_changed || ready.became_leader.is_some() || turned.lost;
+        turned.wanted.append(&mut ready.snapshots_wanted);
+        turned.install = ready.install.take();
+        turned
+    }
+
+    /// Tells those who wait what a `Ready`, or an applied entry, means for them.
+    pub(crate) fn after_ready(self: &Rc<Self>, id: RegionId, mut turned: Turned) {
+        {
+            let mut home = self.home.borrow_mut();
+            let Some(region) = home.region_mut(id) else {
+                return;
+            };
+            if turned.lost {
+                if region.member.as_ref().is_some_and(|it| it.ahead.is_some()) {
+                    self.undo(region);
+                }
+                turned.waiters = region.take_interest();
+            }
+            if let Some(member) = region.member.as_deref_mut()
+                && let Some(peers) = member.peers.as_deref_mut()
+            {
+                let applied = member.replica.applied_index();
+                let Peers {
+                    waits, confirmed, ..
+                } = peers;
+                confirmed.retain(|round| {
+                    if round.index > applied || member.ahead.is_some() {
+                        return true;
+                    }
+                    waits.retain(|&(of, ticket)| {
+                        let served = of == Some(round.number);
+                        if served {
+                            turned.answers.push((ticket, true));
+                        }
+                        !served
+                    });
+                    false
+                });
+                // Those who wait for no round look again: who leads, whether memory is ahead.
+                if turned.roles || member.ahead.is_none() {
+                    waits.retain(|&(of, ticket)| {
+                        if of.is_none() {
+                            turned.answers.push((ticket, false));
+                        }
+                        of.is_some()
+                    });
+                }
+            }
+        }
+        for (ticket, sure) in turned.answers {
+            let _ = self.tickets().deliver(ticket, Answer::Sure(sure));
+        }
+        for waiter in turned.waiters {
+            self.unblock(&waiter);
+        }
+        for replica in turned.wanted {
+            self.on_snapshot_wanted(id, replica);
+        }
+        if let Some(head) = turned.install {
+            self.begin_install(id, head);
+        }
+    }
+
+    /// Clients of a region whose leader is not found, or whose leader this was, are told when they
+    /// have waited long enough.
+    fn give_up_waiting(self: &Rc<Self>, id: RegionId, now_ms: u64) {
+        let mut home = self.home.borrow_mut();
+        let Some(member) = home.region_mut(id).and_then(|r| r.member.as_deref_mut()) else {
+            return;
+        };
+        let Some(peers) = member.peers.as_deref_mut() else {
+            return;
+        };
+        let is_over = |since: Option<u64>| since.is_some_and(|since| since + PATIENCE_MS < now_ms);
+        let mut undecided = Vec::new();
+        if is_over(peers.lost_since_ms) {
+            peers.lost_since_ms = None;
+            undecided.extend(member.flights.drain(..));
+        }
+        let mut refused = Vec::new();
+        if is_over(peers.leaderless_since_ms)
+            && let Some(turn) = home.turn_mut(id)
+        {
+            refused = std::mem::take(turn);
+        }
+        drop(home);
+        for flight in undecided {
+            self.refuse_flight(id, flight, &in_doubt());
+        }
+        for batch in refused {
+            self.redirect_batch(batch);
+        }
+    }
+
+    /// A blocked session whose region is led elsewhere now.
+    pub(super) fn unblock(&self, waiter: &crate::cores::Waiter) {
+        if waiter.claim.serve() {
+            waiter.claim.served();
+            let mut reply = resp::Reply::new(waiter.protocol);
+            reply.refusal(&base::Refusal::new(
+                "UNBLOCKED force unblock from blocking operation, instance state changed (master \
+                 -> replica?)",
+            ));
+            self.answer_waiter(waiter, Some(reply.into_bytes()));
+        }
+    }
+
+    /// What waits for a region that is led elsewhere is sent there.
+    pub(crate) fn redirect_turn(self: &Rc<Self>, id: RegionId) {
+        let batches = {
+            let mut home = self.home.borrow_mut();
+            home.turn_mut(id).map(std::mem::take).unwrap_or_default()
+        };
+        for batch in batches {
+            self.redirect_batch(batch);
+        }
+    }
+}
+
+/// What a `Ready` changed that others have to be told.
+#[derive(Default)]
+pub struct Turned {
+    /// Who leads, or whether this replica does.
+    roles: bool,
+    lost: bool,
+    /// Tickets of this core, and whether they may read.
+    answers: Vec<(usize, bool)>,
+    waiters: Vec<std::sync::Arc<crate::cores::Waiter>>,
+    wanted: Vec<ReplicaId>,
+    install: Option<replica::SnapshotHead>,
+}

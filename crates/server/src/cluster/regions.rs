@@ -1,0 +1,277 @@
+//! Replicas come to this node and leave it.
+//!
+//! ```text
+//!   order: create ─► seat kept, on disk ─► opened, at a free place ─► its core ─► slots lead there
+//!   order: destroy ─► taken from its core ─► "gone" kept, on disk ─► rows and log removed
+//! ```
+//!
+//! All of it but the hand-over to the core happens on the node's own thread.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use base::cluster::{RegionId as WideId, ReplicaId};
+use keyspace::rows::Changes;
+use replica::{FOUNDED, Position, Replica, ReplicaConfig};
+
+use super::peers::Peers;
+use super::seats::Seat;
+use super::snapshots::{Done, descriptor_of};
+use super::{Cluster, clock_ms};
+use crate::cores::{Core, Message, NOWHERE, Region, RegionBox, RegionId};
+use crate::durable::{Member, Progress, Stores, open_space};
+
+/// A node has room for so many replicas.
+pub const MOST_PLACES: usize = 8192;
+
+/// Which region is at which place.
+#[derive(Default)]
+pub struct Table(RwLock<HashMap<WideId, RegionId>>);
+
+impl Table {
+    pub fn place_of(&self, region: WideId) -> Option<RegionId> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&region).copied()
+    }
+
+    /// The lowest free place; the one it has, if it has one.
+    pub fn take(&self, region: WideId) -> Option<RegionId> {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&place) = table.get(&region) {
+            return Some(place);
+        }
+        let mut used: Vec<RegionId> = table.values().copied().collect();
+        used.sort_unstable();
+        let place = (0..)
+            .zip(&used)
+            .find(|(free, used)| free != *used)
+            .map_or(used.len(), |(free, _)| free);
+        (place < MOST_PLACES).then(|| {
+            table.insert(region, place);
+            place
+        })
+    }
+
+    pub fn free(&self, region: WideId) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.remove(&region);
+    }
+
+    pub fn all(&self) -> Vec<(WideId, RegionId)> {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        table
+            .iter()
+            .map(|(&region, &place)| (region, place))
+            .collect()
+    }
+}
+
+/// How replicas of this node are driven.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    pub tick_ms: u64,
+    pub election_ticks: usize,
+    pub heartbeat_ticks: usize,
+    pub quiet_ticks: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            tick_ms: 100,
+            election_ticks: 10,
+            heartbeat_ticks: 2,
+            quiet_ticks: 30,
+        }
+    }
+}
+
+/// Opens a replica from what the stores have of it.
+pub fn open(
+    stores: &Stores,
+    seat: &Seat,
+    place: RegionId,
+    progress: &Arc<Progress>,
+    pace: Pace,
+    seed: u64,
+) -> Result<RegionBox, String> {
+    let home = seat.region();
+    let space = open_space(&stores.rows, home, seed)?;
+    let mut seat = seat.clone();
+    let state = space.state();
+    if let Some(descriptor) = descriptor_of(&state) {
+        seat.descriptor = descriptor;
+    }
+    let last = stores.log.span(home).map_or(0, |(_, last)| last);
+    if state.applied_index > last.max(seat.snapshot_index) {
+        // A snapshot was installed, and the node ended before its log began behind it.
+        seat.take_state(&state);
+    } else if state.applied_index == 0 && seat.snapshot_index > FOUNDED.index {
+        // It was begun to be installed and its files are gone: this replica knows nothing.
+        seat.set_snapshot(Position::default());
+    }
+    let config = ReplicaConfig {
+        region: home,
+        replica: seat.replica,
+        members: seat.members(),
+        applied: space.applied_index(),
+        snapshot: seat.snapshot(),
+        seed,
+        now_ms: clock_ms(),
+        tick_ms: pace.tick_ms,
+        election_ticks: pace.election_ticks,
+        heartbeat_ticks: pace.heartbeat_ticks,
+        quiet_ticks: pace.quiet_ticks,
+        ..ReplicaConfig::default()
+    };
+    let replica = Replica::new(config, &*stores.log)
+        .map_err(|error| format!("region {home} cannot be opened: {error}"))?;
+    progress.set_region(place, home, space.applied_index());
+    let (rows, stamp_ms) = (stores.rows.clone(), space.last_stamp_ms());
+    let mut member = Member::new(replica, stamp_ms, rows, progress.clone());
+    member.feed = stores.feed.then(Changes::new);
+    member.peers = Some(Box::new(Peers::new(seat)));
+    Ok(Box::new(Region::durable(place, space, Box::new(member))))
+}
+
+impl Cluster {
+    /// The slots of a replica lead to its place from now on.
+    pub fn lead_slots(&self, seat: &Seat, place: RegionId) {
+        if seat.descriptor.member(seat.replica).is_none() {
+            return; // no member yet: others have to answer
+        }
+        for segment in &seat.descriptor.segments {
+            let slots = segment.slots();
+            self.places.set(*slots.start(), *slots.end(), place);
+        }
+    }
+
+    /// The slots of a place lead nowhere.
+    pub fn drop_slots(&self, seat: &Seat, place: RegionId) {
+        for segment in &seat.descriptor.segments {
+            for slot in segment.slots() {
+                if self.places.of_slot(slot) == place {
+                    self.places.set(slot, slot, NOWHERE);
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// A replica begins to be here.
+    pub(crate) fn on_add(self: &Rc<Self>, region: RegionBox) {
+        let id = region.id;
+        if let (Some(cluster), Some(seat)) = (&self.shared.cluster, seat_of(&region)) {
+            cluster.lead_slots(seat, id);
+        }
+        self.home.borrow_mut().add(region);
+        self.drive(id);
+        self.flush_outbox();
+    }
+
+    /// A replica leaves. Answers false while it is lent: ask again.
+    pub(crate) fn on_remove(
+        self: &Rc<Self>,
+        id: RegionId,
+        replica: ReplicaId,
+        done: &Sender<bool>,
+    ) {
+        let removed = {
+            let mut home = self.home.borrow_mut();
+            let is_it = home
+                .region_mut(id)
+                .is_some_and(|region| seat_of(region).is_some_and(|seat| seat.replica == replica));
+            if is_it { home.remove(id) } else { None }
+        };
+        let Some((mut region, batches)) = removed else {
+            let _ = done.send(!self.home.borrow_mut().is_used(id));
+            return;
+        };
+        if let (Some(cluster), Some(seat)) = (&self.shared.cluster, seat_of(&region)) {
+            cluster.drop_slots(seat, id);
+        }
+        self.parked.borrow_mut().remove(&id);
+        for waiter in region.take_interest() {
+            self.unblock(&waiter);
+        }
+        let member = region.member.as_deref_mut();
+        let flights: Vec<_> = member.map_or_else(Vec::new, |it| it.flights.drain(..).collect());
+        for flight in flights {
+            self.refuse_flight(id, flight, &crate::durable::in_doubt());
+        }
+        for batch in batches {
+            self.redirect_batch(batch);
+        }
+        // Those in line for it find it gone.
+        self.grant_next();
+        let _ = done.send(true);
+    }
+}
+
+fn seat_of(region: &Region) -> Option<&Seat> {
+    let member = region.member.as_deref()?;
+    Some(&member.peers.as_deref()?.seat)
+}
+
+/// What the node's thread tells a core.
+pub enum Task {
+    Add(RegionBox),
+    Remove {
+        place: RegionId,
+        replica: ReplicaId,
+        done: Sender<bool>,
+    },
+    /// To the leader.
+    Lead {
+        place: RegionId,
+        order: Box<meta::wire::Order>,
+        failed: Sender<String>,
+    },
+    Report {
+        to: Sender<Vec<meta::wire::ReplicaReport>>,
+    },
+    /// A thread has done what a region wanted.
+    Snapshot {
+        place: RegionId,
+        done: Done,
+    },
+    /// A node is gone: quiet followers of its leaders wake up.
+    NodeDown(u64),
+}
+
+impl Core {
+    pub(crate) fn on_task(self: &Rc<Self>, task: Task) {
+        self.begin_batch();
+        match task {
+            Task::Add(region) => self.on_add(region),
+            Task::Remove {
+                place,
+                replica,
+                done,
+            } => self.on_remove(place, replica, &done),
+            Task::Lead {
+                place,
+                order,
+                failed,
+            } => {
+                if let Err(why) = self.on_lead_order(place, &order) {
+                    let _ = failed.send(why);
+                }
+            }
+            Task::Report { to } => {
+                let _ = to.send(self.report());
+            }
+            Task::Snapshot { place, done } => self.on_snapshot_done(place, done),
+            Task::NodeDown(node) => self.on_node_down(node),
+        }
+    }
+}
+
+impl From<Task> for Message {
+    fn from(task: Task) -> Message {
+        Message::Task(Box::new(task))
+    }
+}

@@ -1,0 +1,289 @@
+//! What a node keeps of its replicas beside their rows, in the family of states.
+//!
+//! ```text
+//!   "seat" region:u64   Seat             members, segments, where the state began
+//!   "gone" region:u64   replica:u64      the newest replica that was destroyed here: neither it nor
+//!                                        an older one is ever made again
+//!   "self"              Identity         cluster, node, how often it was started
+//! ```
+//!
+//! A seat changes in the same write as the applied index of the entry that changed it; it is made,
+//! and removed, behind a checkpoint.
+
+use base::cluster::{ClusterId, Descriptor, NodeId, RegionId, ReplicaId, Role};
+use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier, WriteError};
+use prost::Message;
+use replica::{Members, Position};
+
+const SEAT: &[u8] = b"seat";
+const GONE: &[u8] = b"gone";
+const SELF: &[u8] = b"self";
+
+/// A replica of this node.
+#[derive(Clone, PartialEq, Message)]
+pub struct Seat {
+    #[prost(message, required, tag = "1")]
+    pub descriptor: Descriptor,
+    #[prost(uint64, tag = "2")]
+    pub replica: ReplicaId,
+    /// What its state began with: the last snapshot, or its founding; zero: nothing yet.
+    #[prost(uint64, tag = "3")]
+    pub snapshot_index: u64,
+    #[prost(uint64, tag = "4")]
+    pub snapshot_term: u64,
+}
+
+impl Seat {
+    pub fn region(&self) -> RegionId {
+        self.descriptor.region
+    }
+
+    pub fn snapshot(&self) -> Position {
+        Position {
+            index: self.snapshot_index,
+            term: self.snapshot_term,
+        }
+    }
+
+    pub fn set_snapshot(&mut self, at: Position) {
+        (self.snapshot_index, self.snapshot_term) = (at.index, at.term);
+    }
+
+    /// As Raft counts. Nobody, before the replica is a member.
+    pub fn members(&self) -> Members {
+        match self.descriptor.member(self.replica) {
+            Some(_) => members_of(&self.descriptor),
+            None => Members::default(),
+        }
+    }
+
+    pub fn put(&self, changes: &mut Changes) {
+        changes.put(
+            Family::Info,
+            &key(SEAT, self.region()),
+            &self.encode_to_vec(),
+        );
+    }
+}
+
+/// The members of a descriptor as Raft counts them.
+pub fn members_of(descriptor: &Descriptor) -> Members {
+    let with = |roles: &[Role]| -> Vec<u64> {
+        let members = descriptor.members.iter();
+        let mut ids: Vec<u64> = members
+            .filter(|member| roles.contains(&member.role()))
+            .map(|member| member.replica)
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let is_joint = descriptor.is_joint();
+    Members {
+        voters: with(&[Role::Voter, Role::Incoming]),
+        learners: with(&[Role::Learner]),
+        voters_outgoing: match is_joint {
+            true => with(&[Role::Voter, Role::Outgoing, Role::Demoting]),
+            false => Vec::new(),
+        },
+        learners_next: with(&[Role::Demoting]),
+        auto_leave: is_joint,
+    }
+}
+
+/// The descriptor after a change, given the members Raft counts from now on and where new ones are.
+pub fn with_members(
+    descriptor: &Descriptor,
+    members: &Members,
+    node_of_new: impl Fn(ReplicaId) -> Option<NodeId>,
+) -> Descriptor {
+    let mut next = descriptor.clone();
+    next.epoch.members += 1;
+    next.members = members
+        .all()
+        .into_iter()
+        .filter_map(|id| {
+            let known = descriptor.member(id).map(|member| member.node);
+            let node = known.or_else(|| node_of_new(id))?;
+            let (new, old) = (
+                members.voters.contains(&id),
+                members.voters_outgoing.contains(&id),
+            );
+            let role = match (new, old) {
+                _ if members.learners_next.contains(&id) => Role::Demoting,
+                (true, false) if members.is_joint() => Role::Incoming,
+                (true, _) => Role::Voter,
+                (false, true) => Role::Outgoing,
+                (false, false) => Role::Learner,
+            };
+            Some(base::cluster::Member::new(id, node, role))
+        })
+        .collect();
+    next
+}
+
+/// Who a node is.
+#[derive(Clone, PartialEq, Message)]
+pub struct Identity {
+    /// 0: it belongs to no cluster yet.
+    #[prost(uint64, tag = "1")]
+    pub cluster: ClusterId,
+    #[prost(uint64, tag = "2")]
+    pub node: NodeId,
+    #[prost(uint64, tag = "3")]
+    pub start_count: u64,
+    /// Drawn before the first join, so that a join that is tried again makes no second node.
+    #[prost(uint64, tag = "4")]
+    pub token: u64,
+    /// Peer addresses of meta's members, as last heard.
+    #[prost(string, repeated, tag = "5")]
+    pub meta: Vec<String>,
+    /// All nodes, `id@peer address`, as last heard.
+    #[prost(string, repeated, tag = "6")]
+    pub nodes: Vec<String>,
+}
+
+impl Identity {
+    pub fn read(rows: &dyn RowSource) -> Result<Option<Identity>, String> {
+        read(rows, SELF)
+    }
+
+    /// Nodes and their peer addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = (NodeId, &str)> {
+        self.nodes.iter().filter_map(|text| {
+            let (node, address) = text.split_once('@')?;
+            Some((node.parse().ok()?, address))
+        })
+    }
+
+    /// Durable when it returns.
+    pub fn keep(&self, rows: &dyn RowStore) -> Result<(), String> {
+        let mut changes = Changes::new();
+        changes.put(Family::Info, SELF, &self.encode_to_vec());
+        write(rows, &changes)?;
+        checkpoint(rows)
+    }
+}
+
+/// The replicas of this node.
+pub fn seats(rows: &dyn RowSource) -> Result<Vec<Seat>, String> {
+    let mut seats = Vec::new();
+    let mut damaged = false;
+    let mut end = SEAT.to_vec();
+    end.extend([0xff; 9]);
+    rows.scan(
+        Family::Info,
+        SEAT,
+        &end,
+        false,
+        Tier::All,
+        &mut |_, value| {
+            match Seat::decode(value) {
+                Ok(seat) => seats.push(seat),
+                Err(_) => damaged = true,
+            }
+            true
+        },
+    )
+    .map_err(|error| format!("the store cannot be read: {error:?}"))?;
+    match damaged {
+        true => Err("the list of this node's replicas is damaged".into()),
+        false => Ok(seats),
+    }
+}
+
+/// The newest replica of a region that was destroyed here.
+pub fn gone(rows: &dyn RowSource, region: RegionId) -> Result<ReplicaId, String> {
+    let mut found = 0;
+    rows.get(Family::Info, &key(GONE, region), Tier::All, &mut |value| {
+        found = value.try_into().map_or(u64::MAX, u64::from_be_bytes);
+    })
+    .map_err(|error| format!("the store cannot be read: {error:?}"))?;
+    Ok(found)
+}
+
+/// The replica is destroyed: its seat is empty, and stays so.
+pub fn put_gone(changes: &mut Changes, region: RegionId, replica: ReplicaId) {
+    changes.delete(Family::Info, &key(SEAT, region));
+    let value = replica.to_be_bytes();
+    changes.put(Family::Info, &key(GONE, region), &value);
+}
+
+fn key(kind: &[u8], region: RegionId) -> Vec<u8> {
+    [kind, &region.to_be_bytes()].concat()
+}
+
+fn read<M: Message + Default>(rows: &dyn RowSource, key: &[u8]) -> Result<Option<M>, String> {
+    let mut found = None;
+    rows.get(Family::Info, key, Tier::All, &mut |value| {
+        found = Some(M::decode(value));
+    })
+    .map_err(|error| format!("the store cannot be read: {error:?}"))?;
+    found
+        .transpose()
+        .map_err(|error| format!("a row of this node is damaged: {error}"))
+}
+
+/// Writes, waiting for a store that is busy. Not for cores.
+pub fn write(rows: &dyn RowStore, changes: &Changes) -> Result<(), String> {
+    loop {
+        match rows.write(&[changes]) {
+            Ok(()) => return Ok(()),
+            Err(WriteError::Busy) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Err(WriteError::Failed(reason)) => return Err(reason),
+        }
+    }
+}
+
+pub fn checkpoint(rows: &dyn RowStore) -> Result<(), String> {
+    rows.checkpoint()
+        .map_err(|error| format!("the store cannot flush: {error:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::cluster::{Epoch, Member};
+
+    use super::*;
+
+    fn descriptor(members: &[(u64, u64, Role)]) -> Descriptor {
+        Descriptor {
+            region: 1,
+            epoch: Epoch::FIRST,
+            segments: Vec::new(),
+            members: members
+                .iter()
+                .map(|&(id, node, role)| Member::new(id, node, role))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn members_and_descriptors_say_the_same() {
+        let three = descriptor(&[
+            (11, 1, Role::Voter),
+            (12, 2, Role::Voter),
+            (13, 3, Role::Voter),
+        ]);
+        let mut members = members_of(&three);
+        assert_eq!(members, Members::of_voters([11, 12, 13]));
+        members.learners.push(14);
+        let four = with_members(&three, &members, |id| (id == 14).then_some(4));
+        assert_eq!(four.epoch.members, 2);
+        assert_eq!(four.member(14), Some(&Member::new(14, 4, Role::Learner)));
+        assert_eq!(members_of(&four), members);
+        let joint = Members {
+            voters: vec![11, 12, 14],
+            voters_outgoing: vec![11, 12, 13],
+            auto_leave: true,
+            ..Members::default()
+        };
+        let moving = with_members(&four, &joint, |_| None);
+        assert_eq!(moving.role_of(13), Some(Role::Outgoing));
+        assert_eq!(moving.role_of(14), Some(Role::Incoming));
+        assert_eq!(moving.role_of(11), Some(Role::Voter));
+        assert_eq!(members_of(&moving), joint);
+        let moved = with_members(&moving, &Members::of_voters([11, 12, 14]), |_| None);
+        assert_eq!(moved.members.len(), 3);
+        assert!(!moved.is_joint());
+    }
+}

@@ -1,0 +1,393 @@
+//! Whole regions, from a leader to a replica that is too far behind for the log, or new.
+//!
+//! ```text
+//!   leader's core                  a thread                      the other node
+//!   settle, a moment of the rows ─► export to files ─► transport ─► folder, verified
+//!   on_snapshot_made ◄───────────── sent                            │
+//!   MsgSnapshot ────────────────────────────────────────────────► files there? step
+//!                                                                   keyspace away ─► a thread:
+//!                                                                   install ─► keyspace opened
+//!                                                                   on_installed
+//! ```
+//!
+//! Files on their way are under `snapshots/` in the data directory; what a crash leaves there is
+//! removed at the next start, once interrupted installs are done again.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::cluster::{NodeId, ReplicaId};
+use bytes::Bytes;
+use keyspace::Keyspace;
+use keyspace::rows::{Manifest, RowSource};
+use replica::SnapshotHead;
+use transport::{Accept, IncomingOffer, OutgoingSnapshot, SnapshotFile};
+
+use super::Task;
+use super::seats::Seat;
+use crate::cores::{Core, RegionId};
+use crate::durable::{in_doubt, open_space};
+use crate::{Shared, log};
+
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Snapshots that have arrived and wait to be installed: by region, the manifest and the folder.
+#[derive(Default)]
+pub struct Received(Mutex<HashMap<u64, (Bytes, PathBuf)>>);
+
+impl Received {
+    fn put(&self, region: u64, manifest: Bytes, folder: PathBuf) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, old)) = all.insert(region, (manifest, folder.clone()))
+            && old != folder
+        {
+            let _ = std::fs::remove_dir_all(old);
+        }
+    }
+
+    fn folder_of(&self, region: u64, manifest: &Bytes) -> Option<PathBuf> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, folder) = all.get(&region)?;
+        (of == manifest).then(|| folder.clone())
+    }
+
+    fn take(&self, region: u64) -> Option<PathBuf> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(all.remove(&region)?.1)
+    }
+}
+
+/// Where files on their way are.
+pub fn folder(data: &Path) -> PathBuf {
+    data.join("snapshots")
+}
+
+/// What a thread has done for a region.
+pub enum Done {
+    Sent {
+        to: ReplicaId,
+        head: Box<SnapshotHead>,
+        result: Result<(), String>,
+    },
+    Installed {
+        index: u64,
+        result: Result<Box<Keyspace>, String>,
+    },
+}
+
+impl Core {
+    /// A member needs what the log has forgotten.
+    pub(super) fn on_snapshot_wanted(self: &Rc<Self>, place: RegionId, to: ReplicaId) {
+        let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
+            return;
+        };
+        let mut home = self.home.borrow_mut();
+        let Some(region) = home.region_mut(place) else {
+            return;
+        };
+        // What is not in the store yet cannot be sent; it is asked for again.
+        if region.settle().is_err() {
+            return;
+        }
+        let Some(member) = region.member.as_deref_mut() else {
+            return;
+        };
+        let Some(peers) = member.peers.as_deref() else {
+            return;
+        };
+        let Some(node) = peers.node_of(to) else {
+            return member.replica.report_snapshot(to, false);
+        };
+        let state = region.space.state();
+        let head = SnapshotHead {
+            index: state.applied_index,
+            term: state.applied_term,
+            members: member.replica.members().clone(),
+            data: Bytes::new(),
+        };
+        let descriptor = peers.seat.descriptor.clone();
+        let moment = durable.stores.rows.snapshot();
+        drop(home);
+        let (shared, cluster, core) = (self.shared.clone(), cluster.clone(), self.id);
+        let sending = Sending {
+            shared: shared.clone(),
+            cluster,
+            region: descriptor.region,
+            to,
+            node,
+        };
+        let spawned = std::thread::Builder::new()
+            .name("snapshot".into())
+            .spawn(move || {
+                let mut head = head;
+                let result = sending.run(&descriptor.segments, &*moment, &mut head);
+                drop(moment);
+                let done = Done::Sent {
+                    to,
+                    head: Box::new(head),
+                    result,
+                };
+                if let Some(mailbox) = shared.mailboxes.get(core) {
+                    mailbox.send(Task::Snapshot { place, done }.into());
+                }
+            });
+        if spawned.is_err() {
+            let mut home = self.home.borrow_mut();
+            if let Some(member) = home.region_mut(place).and_then(|r| r.member.as_deref_mut()) {
+                member.replica.report_snapshot(to, false);
+            }
+        }
+    }
+
+    /// Whether the files of a snapshot that a message announces are here.
+    pub(super) fn has_files(&self, region: u64, head: &SnapshotHead) -> bool {
+        let cluster = self.shared.cluster.as_ref();
+        cluster.is_some_and(|it| it.received.folder_of(region, &head.data).is_some())
+    }
+
+    /// The region's state is replaced by a snapshot: until that is done there is none.
+    pub(super) fn begin_install(self: &Rc<Self>, place: RegionId, head: SnapshotHead) {
+        let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
+            return;
+        };
+        let (id, flights) = {
+            let mut home = self.home.borrow_mut();
+            let Some(region) = home.region_mut(place) else {
+                return;
+            };
+            region.replace_space(Keyspace::new(self.next_seed()));
+            let Some(member) = region.member.as_deref_mut() else {
+                return;
+            };
+            member.committed.clear();
+            member.open = None;
+            member.unwritten = None;
+            member.ahead = None;
+            let Some(peers) = member.peers.as_deref_mut() else {
+                return;
+            };
+            peers.is_installing = true;
+            (peers.seat.region(), std::mem::take(&mut member.flights))
+        };
+        for flight in flights {
+            self.refuse_flight(place, flight, &in_doubt());
+        }
+        let folder = cluster.received.folder_of(id, &head.data);
+        let (shared, core, cluster) = (self.shared.clone(), self.id, cluster.clone());
+        let (rows, seed) = (durable.stores.rows.clone(), self.next_seed());
+        let spawned = std::thread::Builder::new()
+            .name("install".into())
+            .spawn(move || {
+                let installed = || {
+                    let manifest = Manifest::decode(&head.data).map_err(|e| e.to_string())?;
+                    let folder = folder.ok_or("its files are not here")?;
+                    if manifest.applied_index != head.index {
+                        return Err("the manifest is that of another snapshot".into());
+                    }
+                    rows.install(id, &manifest.segments, &manifest, &folder)
+                        .map_err(|error| error.to_string())?;
+                    open_space(&rows, id, seed)
+                };
+                let result: Result<Keyspace, String> = installed();
+                if let Some(folder) = cluster.received.take(id) {
+                    let _ = std::fs::remove_dir_all(folder);
+                }
+                let done = Done::Installed {
+                    index: head.index,
+                    result: result.map(Box::new),
+                };
+                if let Some(mailbox) = shared.mailboxes.get(core) {
+                    mailbox.send(Task::Snapshot { place, done }.into());
+                }
+            });
+        if let Err(error) = spawned {
+            durable.fail(&format!("no thread to install a snapshot: {error}"));
+        }
+    }
+
+    pub(super) fn on_snapshot_done(self: &Rc<Self>, place: RegionId, done: Done) {
+        let settings = self.settings().clone();
+        let mut home = self.home.borrow_mut();
+        let Some(region) = home.region_mut(place) else {
+            return; // it has left, or is lent: what is needed is asked for again
+        };
+        match done {
+            Done::Sent { to, head, result } => {
+                let Some(member) = region.member.as_deref_mut() else {
+                    return;
+                };
+                match result {
+                    Ok(()) => member.replica.on_snapshot_made(to, &head),
+                    Err(reason) => {
+                        member.replica.report_snapshot(to, false);
+                        let text = format!("a snapshot was not sent: {reason}");
+                        log::warning(&settings, &text);
+                    }
+                }
+            }
+            Done::Installed { index, result } => match result {
+                Ok(space) => {
+                    let Some(cluster) = &self.shared.cluster else {
+                        return;
+                    };
+                    let state = space.state();
+                    region.replace_space(*space);
+                    let Some(member) = region.member.as_deref_mut() else {
+                        return;
+                    };
+                    member.last_stamp_ms = member.last_stamp_ms.max(state.stamp_ms);
+                    if let Some(peers) = member.peers.as_deref_mut() {
+                        peers.is_installing = false;
+                        peers.seat.take_state(&state);
+                        cluster.lead_slots(&peers.seat, place);
+                        cluster.nudge();
+                    }
+                    member.replica.on_installed(index);
+                    member.note_progress(place, index);
+                }
+                Err(reason) => {
+                    drop(home);
+                    if let Some(durable) = &self.shared.durable {
+                        let text = format!("a snapshot cannot be installed: {reason}");
+                        durable.fail(&text);
+                    }
+                    return self.fail_region(place);
+                }
+            },
+        }
+        drop(home);
+        self.drive(place);
+        self.flush_outbox();
+    }
+}
+
+/// A snapshot on its way out.
+struct Sending {
+    shared: Arc<Shared>,
+    cluster: Arc<super::Cluster>,
+    region: u64,
+    to: ReplicaId,
+    node: NodeId,
+}
+
+impl Sending {
+    fn run(
+        &self,
+        segments: &[base::cluster::Segment],
+        moment: &dyn RowSource,
+        head: &mut SnapshotHead,
+    ) -> Result<(), String> {
+        let Some(durable) = &self.shared.durable else {
+            return Err("no store".into());
+        };
+        let data = self.shared.settings.current().dir.clone();
+        let id = format!("{}-{}-{}-{}", self.region, head.index, head.term, self.to);
+        let folder = folder(&data).join(format!("out-{id}"));
+        let stopped = || self.shared.shutdown.is_asked();
+        let result = (|| {
+            let rows = &durable.stores.rows;
+            let mut pace = |_: u64| !stopped();
+            let manifest = rows
+                .export(moment, self.region, segments, &folder, &mut pace)
+                .map_err(|error| error.to_string())?;
+            head.data = manifest.encode().into();
+            let files = manifest.files.iter().map(|file| SnapshotFile {
+                name: file.name.clone(),
+                path: folder.join(&file.name),
+                crc32c: Some(file.crc32c),
+            });
+            let outgoing = OutgoingSnapshot {
+                region: self.region,
+                id,
+                meta: head.data.clone(),
+                files: files.collect(),
+            };
+            let transfer = self.cluster.transport.send_snapshot(self.node, outgoing);
+            loop {
+                match transfer.result() {
+                    Some(result) => return result.map_err(|error| error.to_string()),
+                    None if stopped() => return Err("the node stops".into()),
+                    None => std::thread::sleep(LOOK),
+                }
+            }
+        })();
+        let _ = std::fs::remove_dir_all(&folder);
+        result
+    }
+}
+
+/// A peer wants to send a snapshot.
+pub fn on_offer(shared: &Shared, _from: NodeId, offer: &IncomingOffer) -> Accept {
+    let Some(cluster) = &shared.cluster else {
+        return Accept::Refuse("this node is alone".into());
+    };
+    if cluster.table.place_of(offer.region).is_none() {
+        return Accept::Refuse(format!("no replica of region {} is here", offer.region));
+    }
+    match Manifest::decode(&offer.meta) {
+        Ok(manifest) if manifest.region == offer.region => {}
+        _ => return Accept::Refuse("its manifest makes no sense".into()),
+    }
+    let is_name = |id: &str| id.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    if !is_name(&offer.id) {
+        return Accept::Refuse("a name that makes no sense".into());
+    }
+    let data = shared.settings.current().dir.clone();
+    Accept::Into(folder(&data).join(format!("in-{}", offer.id)))
+}
+
+/// All files of a snapshot are here.
+pub fn on_complete(
+    shared: &Shared,
+    _from: NodeId,
+    offer: &IncomingOffer,
+    folder: PathBuf,
+) -> Result<(), String> {
+    let cluster = shared.cluster.as_ref().ok_or("this node is alone")?;
+    cluster
+        .received
+        .put(offer.region, offer.meta.clone(), folder);
+    Ok(())
+}
+
+/// What a crash has left: interrupted installs are done again, the rest of the files goes.
+pub fn recover(shared_rows: &dyn keyspace::rows::RowStore, data: &Path) -> Result<(), String> {
+    let unfinished = shared_rows
+        .unfinished_installs()
+        .map_err(|error| error.to_string())?;
+    for installing in unfinished {
+        let redone = shared_rows
+            .redo_install(&installing)
+            .map_err(|error| error.to_string())?;
+        if let keyspace::rows::Redone::WantsSnapshot(why) = redone {
+            eprintln!(
+                "neokv: region {} has to be fetched again: {why}",
+                installing.manifest.region
+            );
+        }
+    }
+    let _ = std::fs::remove_dir_all(folder(data));
+    Ok(())
+}
+
+/// Used by [`Seat::take_state`].
+pub fn descriptor_of(state: &keyspace::rows::State) -> Option<base::cluster::Descriptor> {
+    match state.descriptor.is_empty() {
+        true => None,
+        false => base::cluster::Descriptor::from_bytes(&state.descriptor).ok(),
+    }
+}
+
+impl Seat {
+    /// The state of the region was replaced: members and segments are as it says.
+    pub fn take_state(&mut self, state: &keyspace::rows::State) {
+        if let Some(descriptor) = descriptor_of(state) {
+            self.descriptor = descriptor;
+        }
+        self.snapshot_index = state.applied_index;
+        self.snapshot_term = state.applied_term;
+    }
+}

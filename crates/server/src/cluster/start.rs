@@ -1,0 +1,420 @@
+//! The start of a cluster node.
+//!
+//! ```text
+//!   who am I?  "self" row ─► known: serve at once, tell meta aside
+//!              none, --cluster-init ─► found a cluster: node 1, the only member of meta
+//!              none, --join ─► ask until meta gives an id
+//!   then: transport, replicas from their seats, cores, meta member, heartbeats
+//! ```
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::cluster::{Descriptor, Epoch, META_REGION, Member as SeatOf, Role};
+use bytes::Bytes;
+use keyspace::rows::RowStore;
+use meta::wire::{Address, Join, Profile};
+use replica::FOUNDED;
+use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
+
+use super::chair::{self, Minutes, Word};
+use super::node::{Node, Nudge, ask_to_join};
+use super::regions::{self, MOST_PLACES, Pace, Task};
+use super::seats::{self, Identity, Seat};
+use super::snapshots;
+use super::{Cluster, Table};
+use crate::cores::{Home, Map, Message, Places, Region, Server, StartError, serve};
+use crate::durable::{Checkpoints, Durable, Progress, Stores, region_count_of};
+use crate::settings::Settings;
+use crate::shared::random_seed;
+use crate::{Commands, Shared, listener, log};
+
+/// Newest format of entries and rows this program reads.
+pub const FORMAT: u32 = replica::entry::VERSION as u32;
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+const TELL_AGAIN: Duration = Duration::from_secs(5);
+
+/// Starts a node of a cluster, and returns while it serves.
+pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, StartError> {
+    drop(listener::listen(&settings).map_err(StartError::Listen)?);
+    let wrong = StartError::Cluster;
+    let rows = &*stores.rows;
+    if region_count_of(rows)
+        .map_err(StartError::Recover)?
+        .is_some()
+    {
+        return Err(wrong(
+            "the data directory is that of a node that is alone; a cluster node needs one of its own"
+                .into(),
+        ));
+    }
+    let cores = settings.num_shards.max(1);
+    let (mut identity, is_founder) = identify(&settings, rows).map_err(wrong)?;
+    let handler = Arc::new(Ear::default());
+    let transport = start_transport(&settings, &identity, handler.clone()).map_err(wrong)?;
+    for (node, address) in identity.addresses() {
+        transport.set_peer(node, address);
+    }
+    let profile = profile(&settings);
+    if identity.node == 0 {
+        join(&settings, rows, &transport, &mut identity, &profile).map_err(wrong)?;
+    }
+
+    snapshots::recover(rows, &settings.dir).map_err(wrong)?;
+    let progress = Arc::new(Progress::new(MOST_PLACES));
+    let places = Arc::new(Places::default());
+    let pace = pace(&settings);
+    let (nudge, nudges) = Nudge::channel();
+    let (chair_words, chair_inbox) = std::sync::mpsc::channel();
+    let cluster = Arc::new(Cluster {
+        id: identity.cluster,
+        node: identity.node,
+        places: places.clone(),
+        routes: Default::default(),
+        transport,
+        table: Table::default(),
+        received: Default::default(),
+        chair: chair_words,
+        chair_report: Default::default(),
+        nudge,
+        tick_ms: pace.tick_ms,
+        follower_read: settings.cluster.follower_read,
+        redirects: settings.cluster.redirects,
+    });
+    let map = Map::of_cluster(cores, places);
+    let mut homes: Vec<Vec<Box<Region>>> = (0..cores).map(|_| Vec::new()).collect();
+    let mut alive = Vec::new();
+    for seat in seats::seats(rows).map_err(wrong)? {
+        let Some(place) = cluster.table.take(seat.region()) else {
+            return Err(wrong("this node has no room for its replicas".into()));
+        };
+        let region = regions::open(&stores, &seat, place, &progress, pace, random_seed());
+        let region = region.map_err(wrong)?;
+        alive.extend(region.space.alive());
+        cluster.lead_slots(&seat, place);
+        if let Some(home) = homes.get_mut(map.core_of(place)) {
+            home.push(region);
+        }
+    }
+    let durable =
+        Durable::start(stores, settings.log_sync, progress).map_err(StartError::Thread)?;
+    durable.stores.rows.set_alive(&alive);
+    durable.stores.rows.start_compaction();
+    let homes = homes
+        .into_iter()
+        .enumerate()
+        .map(|(core, regions)| Home::of(&map, core, regions))
+        .collect();
+    let join = settings.cluster.join.clone();
+    let token = match identity.start_count {
+        1 => identity.token,
+        _ => random_seed() | 1,
+    };
+    let mut shared = Shared::with(settings, map, Commands::new(), Some(durable));
+    shared.cluster = Some(cluster.clone());
+    let shared = Arc::new(shared);
+    let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;
+
+    let founder = is_founder.then(|| founding(&shared.settings.current(), &identity, &profile));
+    let chair = chair::Start {
+        shared: shared.clone(),
+        cluster: cluster.clone(),
+        inbox: chair_inbox,
+        pace,
+        founder,
+    };
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    threads.push(spawn("meta", move || chair.run())?);
+    let node = Node {
+        shared: shared.clone(),
+        cluster,
+        identity,
+        profile,
+        pace,
+        join,
+        nudges,
+        token,
+    };
+    threads.push(spawn("node", move || node.run())?);
+    let server = serve(shared.clone(), homes, Some(checkpoints), threads)?;
+    // Peers are heard once everything is there.
+    let _ = handler.shared.set(shared);
+    Ok(server)
+}
+
+/// Whether the rows are those of a cluster node.
+pub fn is_cluster_data(rows: &dyn RowStore) -> Result<bool, String> {
+    Ok(Identity::read(rows)?.is_some())
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(run).map_err(StartError::Thread)
+}
+
+/// Who this node is; true if it founds a cluster.
+fn identify(settings: &Settings, rows: &dyn RowStore) -> Result<(Identity, bool), String> {
+    let known = Identity::read(rows)?;
+    let is_new = known.is_none();
+    let mut identity = known.unwrap_or_else(|| Identity {
+        token: random_seed() | 1,
+        ..Identity::default()
+    });
+    identity.start_count += 1;
+    let mut is_founder = Minutes::is_founding(rows)?;
+    if is_new && settings.cluster.init {
+        identity.cluster = random_seed() | 1;
+        identity.node = 1;
+        is_founder = true;
+        let seat = Seat {
+            descriptor: Descriptor {
+                region: META_REGION,
+                epoch: Epoch::FIRST,
+                segments: Vec::new(),
+                members: vec![SeatOf::new(1, 1, Role::Voter)],
+            },
+            replica: 1,
+            snapshot_index: FOUNDED.index,
+            snapshot_term: FOUNDED.term,
+        };
+        Minutes::found(seat).keep(rows)?;
+    } else if is_new && settings.cluster.join.is_empty() {
+        return Err("a new cluster node needs --cluster-init or --join".into());
+    } else if !is_new && identity.cluster == 0 && settings.cluster.init {
+        return Err(
+            "the data directory is that of a node that was to join a cluster (--join); use an \
+             empty one to found a new cluster"
+                .into(),
+        );
+    }
+    identity.keep(rows)?;
+    Ok((identity, is_founder))
+}
+
+/// What the founder proposes first.
+fn founding(settings: &Settings, identity: &Identity, profile: &Profile) -> meta::state::Found {
+    let wanted = &settings.cluster;
+    let regions = match wanted.regions {
+        0 => 4 * wanted.replicas,
+        given => given,
+    };
+    meta::state::Found {
+        cluster: identity.cluster,
+        settings: meta::state::Settings {
+            replicas: wanted.replicas,
+            regions,
+            meta_replicas: wanted.meta_replicas,
+        },
+        join: Join {
+            cluster: identity.cluster,
+            node: 0,
+            token: identity.token,
+            start_count: identity.start_count,
+            profile: profile.clone(),
+        },
+    }
+}
+
+/// Asks meta for an id until it gives one.
+fn join(
+    settings: &Settings,
+    rows: &dyn RowStore,
+    transport: &Transport,
+    identity: &mut Identity,
+    profile: &Profile,
+) -> Result<(), String> {
+    let join = Join {
+        cluster: 0,
+        node: 0,
+        token: identity.token,
+        start_count: identity.start_count,
+        profile: profile.clone(),
+    };
+    let mut addresses = settings.cluster.join.clone();
+    let began = Instant::now();
+    let mut told = began;
+    let mut why = String::from("nobody answers");
+    loop {
+        for address in addresses.clone() {
+            let answer = match ask_to_join(transport, Target::Address(address), &join) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    why = error.to_string();
+                    continue;
+                }
+            };
+            if answer.node != 0 {
+                identity.cluster = answer.cluster;
+                identity.node = answer.node;
+                identity.meta = answer.meta.iter().map(Address::to_string).collect();
+                identity.keep(rows)?;
+                transport.set_identity(identity.cluster, identity.node);
+                return Ok(());
+            }
+            if !answer.refused.is_empty() && !answer.retry {
+                return Err(format!("the cluster refuses this node: {}", answer.refused));
+            }
+            if !answer.refused.is_empty() {
+                why = answer.refused;
+            }
+            let more = answer.leader.iter().chain(&answer.meta);
+            for address in more.map(Address::to_string) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
+        }
+        if told.elapsed() > TELL_AGAIN {
+            told = Instant::now();
+            let seconds = began.elapsed().as_secs();
+            let text = format!("asking to join for {seconds} s: {why}");
+            log::notice(settings, &text);
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
+}
+
+fn profile(settings: &Settings) -> Profile {
+    let cluster = &settings.cluster;
+    Profile {
+        redis: Address::new(cluster.advertise_host.clone(), cluster.advertise_port),
+        peer: Address::new(cluster.advertise_host.clone(), cluster.peer_port),
+        http_port: 0,
+        labels: cluster.labels.clone(),
+        stores: cluster.stores,
+        metas: cluster.metas,
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+fn pace(settings: &Settings) -> Pace {
+    let election_ticks = Pace::default().election_ticks;
+    Pace {
+        tick_ms: (settings.cluster.election_ms / election_ticks as u64).max(10),
+        ..Pace::default()
+    }
+}
+
+fn start_transport(
+    settings: &Settings,
+    identity: &Identity,
+    handler: Arc<Ear>,
+) -> Result<Transport, String> {
+    let host = settings.bind.iter().find(|it| !it.starts_with('-'));
+    let host = host.map_or("127.0.0.1", |it| if it == "*" { "0.0.0.0" } else { it });
+    let port = settings.cluster.peer_port;
+    let listen = (host, port).to_socket_addrs();
+    let listen: Option<SocketAddr> = listen.ok().and_then(|mut it| it.next());
+    let config = Config {
+        cluster_id: identity.cluster,
+        node_id: identity.node,
+        listen: Some(listen.ok_or_else(|| format!("{host} is no address to listen on"))?),
+        tls: settings
+            .cluster
+            .tls
+            .clone()
+            .map(|[certificate, key, authority]| transport::Tls {
+                certificate: certificate.into(),
+                key: key.into(),
+                authority: authority.into(),
+                name: None,
+            }),
+        frame_bytes_max: 640 << 20,
+        snapshots: transport::Snapshots {
+            rate_bytes: settings.cluster.snapshot_rate_bytes,
+            ..Default::default()
+        },
+        ..Config::default()
+    };
+    Transport::start(config, handler)
+        .map_err(|error| format!("cannot listen for peers on {host}:{port}: {error}"))
+}
+
+/// What the transport tells this node.
+#[derive(Default)]
+struct Ear {
+    shared: OnceLock<Arc<Shared>>,
+}
+
+impl Ear {
+    fn cluster(&self) -> Option<(&Arc<Shared>, &Arc<Cluster>)> {
+        let shared = self.shared.get()?;
+        Some((shared, shared.cluster.as_ref()?))
+    }
+}
+
+impl Handler for Ear {
+    fn on_raft(&self, from: u64, messages: Vec<RaftMessage>) {
+        let Some((shared, cluster)) = self.cluster() else {
+            return;
+        };
+        let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
+        for message in messages {
+            if message.region == META_REGION {
+                cluster.tell_chair(Word::Raft {
+                    from,
+                    bytes: message.body,
+                });
+                continue;
+            }
+            // A region that is not here (yet, or any more): meta sees to it.
+            if let Some(place) = cluster.table.place_of(message.region)
+                && let Some(core) = by_core.get_mut(shared.map.core_of(place))
+            {
+                core.push((place, message.body));
+            }
+        }
+        for (mailbox, messages) in shared.mailboxes.iter().zip(by_core) {
+            if !messages.is_empty() {
+                mailbox.send(Message::Raft { from, messages });
+            }
+        }
+    }
+
+    fn on_call(&self, _from: u64, method: u16, body: Bytes, reply: Reply) {
+        match self.cluster() {
+            Some((_, cluster)) => cluster.tell_chair(Word::Call {
+                method,
+                body,
+                reply,
+            }),
+            None => reply.reject("the node is starting"),
+        }
+    }
+
+    fn on_down(&self, node: u64) {
+        let Some(shared) = self.shared.get() else {
+            return;
+        };
+        for mailbox in &shared.mailboxes {
+            mailbox.send(Task::NodeDown(node).into());
+        }
+    }
+
+    fn on_refused(&self, node: u64, refusal: &Refusal) {
+        eprintln!("neokv: node {node} refuses this one: {refusal}");
+    }
+
+    fn on_snapshot_offer(&self, from: u64, offer: &IncomingOffer) -> transport::Accept {
+        match self.cluster() {
+            Some((shared, _)) => super::snapshots::on_offer(shared, from, offer),
+            None => transport::Accept::Refuse("the node is starting".into()),
+        }
+    }
+
+    fn on_snapshot_complete(
+        &self,
+        from: u64,
+        offer: &IncomingOffer,
+        directory: std::path::PathBuf,
+    ) -> Result<(), String> {
+        match self.cluster() {
+            Some((shared, _)) => super::snapshots::on_complete(shared, from, offer, directory),
+            None => Err("the node is starting".into()),
+        }
+    }
+}

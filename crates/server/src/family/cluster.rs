@@ -1,0 +1,388 @@
+//! CLUSTER: where slots are. READONLY, READWRITE, ASKING: how this session wants to be served.
+//!
+//! Every node answers from its own route table, so all of this works while the meta service is down.
+//! Each node leads some slots: to clients all are masters. Followers are named only when they answer
+//! reads (`enable-follower-read`).
+
+use base::slot::slot_of;
+use base::{Refusal, SLOT_COUNT, Slot};
+use command::{Arity, Command, Flags, Group};
+use meta::route::SlotRange;
+use meta::wire::RouteNode;
+use resp::{Args, Reply};
+
+use super::rows::{self, ANYTIME, CONNECTION, SERVER, sub};
+use crate::cluster::Cluster;
+use crate::{Session, SessionCommand, SessionRun};
+
+const CLUSTER: Command = Command {
+    group: Group::Server,
+    ..SERVER
+};
+
+const SUBCOMMANDS: &[Command] = &[
+    sub(
+        CLUSTER,
+        "cluster|info",
+        Arity::Exactly(2),
+        ANYTIME,
+        "3.0.0",
+        "Tells how the cluster stands.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|keyslot",
+        Arity::Exactly(3),
+        ANYTIME,
+        "3.0.0",
+        "Returns the slot of a key.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|links",
+        Arity::Exactly(2),
+        ANYTIME,
+        "7.0.0",
+        "Lists the connections to other nodes.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|myid",
+        Arity::Exactly(2),
+        ANYTIME,
+        "3.0.0",
+        "Returns the id of this node.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|nodes",
+        Arity::Exactly(2),
+        ANYTIME,
+        "3.0.0",
+        "Lists the nodes of the cluster.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|shards",
+        Arity::Exactly(2),
+        ANYTIME,
+        "7.0.0",
+        "Lists slots with the nodes that hold them.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|slots",
+        Arity::Exactly(2),
+        ANYTIME,
+        "3.0.0",
+        "Lists slots with the nodes to ask for them.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|help",
+        Arity::Exactly(2),
+        ANYTIME,
+        "5.0.0",
+        "Tells about the subcommands.",
+    ),
+];
+
+const FAST: Flags = Flags::FAST.union(ANYTIME);
+
+pub const ROWS: &[SessionCommand] = &[
+    SessionCommand {
+        row: rows::container(CLUSTER, "cluster", "3.0.0", "Where slots are.", SUBCOMMANDS),
+        run: SessionRun::Subcommands(&[
+            ("cluster|info", SessionRun::Now(info)),
+            ("cluster|keyslot", SessionRun::Now(keyslot)),
+            ("cluster|links", SessionRun::Now(links)),
+            ("cluster|myid", SessionRun::Now(my_id)),
+            ("cluster|nodes", SessionRun::Now(nodes)),
+            ("cluster|shards", SessionRun::Now(shards)),
+            ("cluster|slots", SessionRun::Now(slots)),
+            ("cluster|help", SessionRun::Now(help)),
+        ]),
+    },
+    SessionCommand {
+        row: Command {
+            name: "readonly",
+            arity: Arity::Exactly(1),
+            flags: FAST,
+            since: "3.0.0",
+            summary: "Lets replicas that do not lead answer this session's reads.",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(readonly),
+    },
+    SessionCommand {
+        row: Command {
+            name: "readwrite",
+            arity: Arity::Exactly(1),
+            flags: FAST,
+            since: "3.0.0",
+            summary: "Ends READONLY.",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(readwrite),
+    },
+    SessionCommand {
+        row: Command {
+            name: "asking",
+            arity: Arity::Exactly(1),
+            flags: FAST,
+            since: "3.0.0",
+            summary: "Lets the next command run where a slot is moving to.",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(asking),
+    },
+];
+
+fn cluster_of(session: &Session) -> Result<&Cluster, Refusal> {
+    let cluster = session.shared().cluster.as_deref();
+    cluster.ok_or(Refusal::new(
+        "ERR This instance has cluster support disabled",
+    ))
+}
+
+/// As clients know a node: forty hexadecimal digits, the same for as long as it lives.
+fn id_of(cluster: &Cluster, node: u64) -> String {
+    format!("{:016x}{node:024x}", cluster.id)
+}
+
+fn info(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    let routes = cluster.routes();
+    let (mut assigned, mut served) = (0u32, 0u32);
+    let is_alive = |node| routes.node(node).is_some_and(|node| node.alive);
+    for range in routes.ranges() {
+        let count = u32::from(*range.slots.end()) - u32::from(*range.slots.start()) + 1;
+        assigned += count;
+        if range.leader.is_some_and(is_alive) {
+            served += count;
+        }
+    }
+    let mut leaders: Vec<u64> = routes.regions().filter_map(|it| it.leader_node()).collect();
+    leaders.sort_unstable();
+    leaders.dedup();
+    let is_ok = served == u32::from(SLOT_COUNT);
+    let messages: (u64, u64) = cluster
+        .transport
+        .counters()
+        .iter()
+        .fold((0, 0), |sum, (_, it)| {
+            (sum.0 + it.sent_messages, sum.1 + it.received_messages)
+        });
+    let text = format!(
+        "cluster_enabled:1\r\ncluster_state:{}\r\ncluster_slots_assigned:{assigned}\r\n\
+         cluster_slots_ok:{served}\r\ncluster_slots_pfail:0\r\ncluster_slots_fail:{}\r\n\
+         cluster_known_nodes:{}\r\ncluster_size:{}\r\ncluster_current_epoch:{}\r\n\
+         cluster_my_epoch:{}\r\ncluster_stats_messages_sent:{}\r\n\
+         cluster_stats_messages_received:{}\r\ntotal_cluster_links_buffer_limit_exceeded:0\r\n",
+        if is_ok { "ok" } else { "fail" },
+        assigned - served,
+        routes.nodes().count(),
+        leaders.len(),
+        routes.version(),
+        routes.version(),
+        messages.0,
+        messages.1,
+    );
+    reply.verbatim(&text);
+    Ok(())
+}
+
+fn keyslot(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.int(i64::from(slot_of(args.at(2))));
+    Ok(())
+}
+
+fn my_id(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    reply.bulk(id_of(cluster, cluster.node).as_bytes());
+    Ok(())
+}
+
+/// Slots as `CLUSTER NODES` writes them.
+fn written(slots: &std::ops::RangeInclusive<Slot>) -> String {
+    match slots.start() == slots.end() {
+        true => slots.start().to_string(),
+        false => format!("{}-{}", slots.start(), slots.end()),
+    }
+}
+
+fn nodes(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    let routes = cluster.routes();
+    let mut text = String::new();
+    for node in routes.nodes() {
+        let myself = if node.node == cluster.node {
+            "myself,"
+        } else {
+            ""
+        };
+        let is_up = node.alive || node.node == cluster.node;
+        let slots: Vec<String> = routes.led_by(node.node).iter().map(written).collect();
+        text.push_str(&format!(
+            "{} {}:{}@{} {myself}master{} - 0 0 {} {}{}{}\n",
+            id_of(cluster, node.node),
+            node.redis.host,
+            node.redis.port,
+            node.peer.port,
+            if is_up { "" } else { ",fail" },
+            routes.version(),
+            if is_up { "connected" } else { "disconnected" },
+            if slots.is_empty() { "" } else { " " },
+            slots.join(" "),
+        ));
+    }
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// The nodes to name for a range: its leader first.
+fn nodes_of(cluster: &Cluster, range: &SlotRange) -> Vec<RouteNode> {
+    let routes = cluster.routes();
+    let followers = match cluster.follower_read {
+        true => &range.followers[..],
+        false => &[],
+    };
+    let ids = range.leader.iter().chain(followers);
+    ids.filter_map(|&node| routes.node(node).cloned()).collect()
+}
+
+fn slots(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    let ranges: Vec<(SlotRange, Vec<RouteNode>)> = cluster
+        .routes()
+        .ranges()
+        .into_iter()
+        .map(|range| {
+            let nodes = nodes_of(cluster, &range);
+            (range, nodes)
+        })
+        .filter(|(range, nodes)| range.leader.is_some() && !nodes.is_empty())
+        .collect();
+    reply.array(ranges.len());
+    for (range, nodes) in ranges {
+        reply.array(2 + nodes.len());
+        reply.int(i64::from(*range.slots.start()));
+        reply.int(i64::from(*range.slots.end()));
+        for node in nodes {
+            reply.array(4);
+            reply.bulk(node.redis.host.as_bytes());
+            reply.int(i64::from(node.redis.port));
+            reply.bulk(id_of(cluster, node.node).as_bytes());
+            reply.array(0);
+        }
+    }
+    Ok(())
+}
+
+fn shards(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    let routes = cluster.routes();
+    let nodes: Vec<&RouteNode> = routes.nodes().collect();
+    reply.array(nodes.len());
+    for node in nodes {
+        let led = routes.led_by(node.node);
+        let health = if node.alive { "online" } else { "fail" };
+        reply.map(2);
+        reply.bulk(b"slots");
+        reply.array(2 * led.len());
+        for slots in led {
+            reply.int(i64::from(*slots.start()));
+            reply.int(i64::from(*slots.end()));
+        }
+        reply.bulk(b"nodes");
+        reply.array(1);
+        reply.map(7);
+        let texts = [
+            ("id", id_of(cluster, node.node)),
+            ("port", String::new()),
+            ("ip", node.redis.host.clone()),
+            ("endpoint", node.redis.host.clone()),
+            ("role", "master".into()),
+            ("replication-offset", String::new()),
+            ("health", health.into()),
+        ];
+        for (name, text) in texts {
+            reply.bulk(name.as_bytes());
+            match name {
+                "port" => reply.int(i64::from(node.redis.port)),
+                "replication-offset" => reply.int(routes.version() as i64),
+                _ => reply.bulk(text.as_bytes()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn links(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    let peers = cluster.transport.peers();
+    reply.array(peers.len());
+    for (node, _) in peers {
+        reply.map(6);
+        reply.bulk(b"direction");
+        reply.bulk(b"to");
+        reply.bulk(b"node");
+        reply.bulk(id_of(cluster, node).as_bytes());
+        reply.bulk(b"create-time");
+        reply.int(session.shared().started_at_ms as i64);
+        reply.bulk(b"events");
+        reply.bulk(if cluster.transport.is_up(node) {
+            b"rw"
+        } else {
+            b""
+        });
+        reply.bulk(b"send-buffer-allocated");
+        reply.int(0);
+        reply.bulk(b"send-buffer-used");
+        reply.int(0);
+    }
+    Ok(())
+}
+
+fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    rows::help(
+        reply,
+        "CLUSTER",
+        &[
+            "INFO",
+            "    Return information about the cluster.",
+            "KEYSLOT <key>",
+            "    Return the hash slot for <key>.",
+            "LINKS",
+            "    Return information about all network links between this node and its peers.",
+            "MYID",
+            "    Return the node id.",
+            "NODES",
+            "    Return cluster configuration seen by node.",
+            "SHARDS",
+            "    Return information about slot range mappings and the nodes associated with them.",
+            "SLOTS",
+            "    Return information about slots range mappings.",
+        ],
+    )
+}
+
+fn readonly(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    session.readonly = cluster_of(session)?.follower_read;
+    reply.ok();
+    Ok(())
+}
+
+fn readwrite(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    cluster_of(session)?;
+    session.readonly = false;
+    reply.ok();
+    Ok(())
+}
+
+/// No slot is handed over command by command here: there is nothing to allow.
+fn asking(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    cluster_of(session)?;
+    reply.ok();
+    Ok(())
+}
