@@ -137,8 +137,8 @@ impl Leader {
     pub fn turn(&mut self, state: &State, now_ms: u64) -> Vec<Command> {
         self.urged = false;
         self.view.expect(state, now_ms);
-        let turn = self.scheduler.turn(state, &self.view, now_ms, &self.limits);
         let picture = Picture::new(state, &self.view, now_ms, &self.limits);
+        let turn = self.scheduler.turn(&picture);
         if self.publisher.refresh(&picture) {
             let alive = state.nodes().filter(|node| picture.is_alive(node.id));
             self.news.extend(alive.map(|node| node.id));

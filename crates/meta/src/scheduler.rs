@@ -45,8 +45,7 @@ pub use picture::Picture;
 
 use crate::limits::Limits;
 use crate::liveness::Life;
-use crate::state::{Bootstrap, Change, Command, State};
-use crate::view::View;
+use crate::state::{Bootstrap, Change, Command};
 use crate::wire::{OperatorRow, Order, OrderReport};
 use operator::Step;
 
@@ -80,31 +79,30 @@ pub struct Turn {
 
 impl Scheduler {
     /// One turn: every few hundred milliseconds, and when something changed.
-    pub fn turn(&mut self, state: &State, view: &View, now_ms: u64, limits: &Limits) -> Turn {
+    pub fn turn(&mut self, picture: &Picture) -> Turn {
         let mut turn = Turn::default();
-        if state.cluster() == 0 {
+        if picture.state.cluster() == 0 {
             return turn;
         }
-        let picture = Picture::new(state, view, now_ms, limits);
-        self.note_unrest(&picture);
-        follow::follow(&picture, &mut turn);
+        self.note_unrest(picture);
+        follow::follow(picture, &mut turn);
         if !self.resumed {
             self.resumed = true;
-            self.resume(&picture);
+            self.resume(picture);
         }
         let under_way: Vec<RegionId> = self.operators.keys().copied().collect();
         for region in under_way {
-            self.step(region, &picture, &mut turn);
+            self.step(region, picture, &mut turn);
         }
-        if state.is_bootstrapped() {
-            self.find(&picture, &mut turn);
+        if picture.state.is_bootstrapped() {
+            self.find(picture, &mut turn);
         } else {
-            self.found_regions(&picture, &mut turn);
-            self.begin_all(meta_members::find, &picture, &mut turn);
+            self.found_regions(picture, &mut turn);
+            self.begin_all(meta_members::find, picture, &mut turn);
         }
-        tidy::tidy(self, &picture, &mut turn);
-        orders::founders(&picture, &mut turn);
-        orders::destroy(&picture, &mut turn);
+        tidy::tidy(self, picture, &mut turn);
+        orders::founders(picture, &mut turn);
+        orders::destroy(picture, &mut turn);
         turn
     }
 

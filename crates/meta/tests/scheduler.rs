@@ -424,22 +424,24 @@ fn chaos(seed: u64) {
     world.loss = 10;
     let mut hosts = 4;
     let mut last_kill = 0;
-    for _ in 0..120 {
+    for _ in 0..200 {
         world.run(1_000);
         let ids: Vec<NodeId> = world.nodes.keys().copied().collect();
         let node = ids[world.rng.usize(0..ids.len())];
         let (alive, host) = (world.nodes[&node].alive, world.nodes[&node].host.clone());
         let up = world.nodes.values().filter(|node| node.alive).count();
         match world.rng.u32(0..12) {
-            // Long enough apart that the scheduler has heard of the one before.
-            0..=2 if alive && up > 3 && world.now > last_kill + 4_000 && world.can_lose(node) => {
+            // Long enough apart that the one before is known: `down_after`, and a late heartbeat
+            // before it, and a late order after it. Two unknown deaths are one too many for anybody.
+            0..=2 if alive && up > 3 && world.now > last_kill + 12_000 && world.can_lose(node) => {
                 world.kill(node);
                 last_kill = world.now;
             }
             3..=5 if !alive => {
                 world.restart(node, &host);
             }
-            6 if !alive => {
+            // Two processes cannot have one address.
+            6 if !alive && world.nodes.values().all(|n| !n.alive || n.host != host) => {
                 world.add_node(&host, &labels(""));
             }
             7 if up < 6 => {

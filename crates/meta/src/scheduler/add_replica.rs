@@ -8,7 +8,7 @@ use super::picture::Picture;
 pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
     let want = picture.state.settings().replicas as usize;
     let mut found = Vec::new();
-    let mut loads = Loads::new(scheduler, picture);
+    let mut loads = None;
     for region in picture.state.data_regions() {
         let descriptor = &region.descriptor;
         let id = descriptor.region;
@@ -20,7 +20,8 @@ pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
         {
             continue;
         }
-        let add = candidates::choose(&mut loads, picture, region, &[], want - have);
+        let loads = loads.get_or_insert_with(|| Loads::new(scheduler, picture));
+        let add = candidates::choose(loads, picture, region, &[], want - have);
         if !add.is_empty() {
             let remove = Vec::new();
             let task = Task::Reshape { add, remove };

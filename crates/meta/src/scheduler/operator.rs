@@ -117,7 +117,8 @@ impl Operator {
         match &self.task {
             Task::Transfer { to } => transfer::step(*to, region, picture),
             Task::Reshape { add, remove } => {
-                reshape::step(add, remove, self.kind.purpose(), region, picture)
+                let purpose = self.kind.purpose();
+                reshape::step(add, remove, purpose, self.by_hand, region, picture)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::cluster::{Descriptor, Epoch, Member, NodeId, RegionId, ReplicaId};
+use base::cluster::{Descriptor, Epoch, META_REGION, Member, NodeId, RegionId, ReplicaId};
 
 use crate::limits::Limits;
 use crate::liveness::Life;
@@ -89,6 +89,15 @@ impl<'a> Picture<'a> {
     pub fn all_alive_or_dead(&self) -> bool {
         let settled = |life: &Life| matches!(life, Life::Alive | Life::Dead);
         self.lives.values().all(settled)
+    }
+
+    /// Voters a region should have.
+    pub fn wanted(&self, region: RegionId) -> usize {
+        let settings = self.state.settings();
+        match region {
+            META_REGION => settings.meta_replicas as usize,
+            _ => settings.replicas as usize,
+        }
     }
 
     pub fn leader(&self, region: RegionId) -> Option<Leads<'a>> {

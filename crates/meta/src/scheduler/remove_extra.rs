@@ -15,7 +15,7 @@ use crate::state::Region;
 pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
     let want = picture.state.settings().replicas as usize;
     let mut found = Vec::new();
-    let loads = Loads::new(scheduler, picture);
+    let mut loads = None;
     for region in picture.state.regions() {
         let id = region.descriptor.region;
         if !scheduler.is_free(id, picture) || picture.leader(id).is_none() {
@@ -25,7 +25,11 @@ pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
         let victim = match stray {
             Some(learner) => Some(learner.replica),
             None if id == META_REGION => None,
-            None => extra(&loads, picture, region, want),
+            None if region.descriptor.voters().count() <= want => None,
+            None => {
+                let loads = loads.get_or_insert_with(|| Loads::new(scheduler, picture));
+                extra(loads, picture, region, want)
+            }
         };
         if let Some(victim) = victim {
             let task = Task::Reshape {

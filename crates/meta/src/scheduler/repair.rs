@@ -4,7 +4,7 @@
 //! never has a voter less than it had. Without a free node nothing is done: a member that may come
 //! back is better than none.
 
-use base::cluster::{META_REGION, ReplicaId};
+use base::cluster::ReplicaId;
 
 use super::Scheduler;
 use super::candidates::{self, Loads};
@@ -15,6 +15,9 @@ use crate::state::Region;
 
 pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
     let mut found = Vec::new();
+    if !picture.lives.values().any(|&life| life == Life::Dead) {
+        return found;
+    }
     let mut loads = Loads::new(scheduler, picture);
     for region in picture.state.data_regions() {
         let id = region.descriptor.region;
@@ -33,11 +36,7 @@ pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
 /// As many dead voters as there are nodes to replace them. `None` if there is nothing to be done.
 pub(super) fn replace_dead(loads: &mut Loads, picture: &Picture, region: &Region) -> Option<Task> {
     let descriptor = &region.descriptor;
-    let settings = picture.state.settings();
-    let want = match descriptor.region {
-        META_REGION => settings.meta_replicas,
-        _ => settings.replicas,
-    } as usize;
+    let want = picture.wanted(descriptor.region);
     let mut dead: Vec<ReplicaId> = descriptor
         .voters()
         .filter(|member| picture.life(member.node) == Life::Dead)

@@ -22,6 +22,7 @@ pub(super) fn step(
     add: &[NodeId],
     remove: &[ReplicaId],
     purpose: Purpose,
+    by_hand: bool,
     region: &Region,
     picture: &Picture,
 ) -> Step {
@@ -76,7 +77,29 @@ pub(super) fn step(
     if !pending.is_empty() {
         return together(pending);
     }
+    if !by_hand && let Some(why) = is_too_few(&promote, &leaving, descriptor, picture) {
+        return Step::Unwanted(why);
+    }
     finish(promote, leaving, descriptor, &leader, picture)
+}
+
+/// Fewer voters than there are and than there should be: only a hand may ask for that. It happens
+/// when a plan made to replace one member was used to replace another, and the next leader of meta
+/// goes on with the plan as it was written.
+fn is_too_few(
+    promote: &[ReplicaId],
+    leaving: &[ReplicaId],
+    descriptor: &Descriptor,
+    picture: &Picture,
+) -> Option<String> {
+    let before = descriptor.voters().count();
+    let go = descriptor
+        .voters()
+        .filter(|member| leaving.contains(&member.replica))
+        .count();
+    let after = before + promote.len() - go;
+    let want = picture.wanted(descriptor.region);
+    (after < before && after < want).then(|| "no voter is to spare".into())
 }
 
 /// The node is alive and does not have what it once reported.
@@ -205,24 +228,37 @@ fn finish(
 }
 
 /// Whether the region can decide anything before, during and after this change with the members
-/// that are alive now.
+/// that are alive now. A voter that is alive leaves only if all that stay are alive: one death that
+/// is not known yet must not be one too many.
 pub(super) fn is_safe(
     descriptor: &Descriptor,
     promote: &[ReplicaId],
     remove: &[ReplicaId],
     picture: &Picture,
 ) -> Result<(), String> {
+    let region = descriptor.region;
     let mut joint = descriptor.clone();
+    let mut live_leaves = false;
     for member in &mut joint.members {
         let votes = member.role() == Role::Voter;
         if votes && remove.contains(&member.replica) {
             member.role = Role::Outgoing.into();
+            live_leaves |= picture.is_live(region, member);
         } else if !votes && promote.contains(&member.replica) {
             member.role = Role::Incoming.into();
         }
     }
-    match joint.has_quorum(|member| picture.is_live(descriptor.region, member)) {
-        true => Ok(()),
-        false => Err("would leave too few voters alive".into()),
+    if !joint.has_quorum(|member| picture.is_live(region, member)) {
+        return Err("would leave too few voters alive".into());
+    }
+    match joint
+        .voters()
+        .find(|member| !picture.is_live(region, member))
+    {
+        Some(silent) if live_leaves => Err(format!(
+            "node {} is silent: no other voter may leave now",
+            silent.node
+        )),
+        _ => Ok(()),
     }
 }
