@@ -282,6 +282,10 @@ impl RowStore for Store {
         Ok(())
     }
 
+    fn keep(&self) -> Result<(), RowError> {
+        self.flush()
+    }
+
     fn snapshot(&self) -> Arc<dyn RowSource> {
         // Files are dropped under this lock only when no snapshot is held; and the count is raised
         // before the snapshot is taken, as `filter.rs` needs it.

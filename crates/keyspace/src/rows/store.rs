@@ -192,6 +192,12 @@ pub trait RowStore: RowSource {
     /// Returns when everything written before is on disk. Slow: never called on a core.
     fn checkpoint(&self) -> Result<(), RowError>;
 
+    /// As [`RowStore::checkpoint`], for those who want their own rows on disk and say nothing of which
+    /// regions are alive.
+    fn keep(&self) -> Result<(), RowError> {
+        self.checkpoint()
+    }
+
     /// The rows of this moment, as long as it is held.
     fn snapshot(&self) -> Arc<dyn RowSource>;
 

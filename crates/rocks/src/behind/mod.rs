@@ -298,6 +298,11 @@ impl RowStore for Behind {
         self.below.checkpoint()
     }
 
+    fn keep(&self) -> Result<(), RowError> {
+        self.line.drain().map_err(RowError::Failed)?;
+        self.below.keep()
+    }
+
     fn snapshot(&self) -> Arc<dyn RowSource> {
         // Under the lock no later batch can get below: every row is in one of these or there.
         let waiting = self.line.lock();

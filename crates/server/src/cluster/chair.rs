@@ -90,7 +90,7 @@ impl Minutes {
         let mut changes = Changes::new();
         changes.put(Family::Info, ROW, &self.encode_to_vec());
         seats::write(rows, &changes)?;
-        seats::checkpoint(rows)
+        seats::keep(rows)
     }
 }
 
@@ -563,7 +563,7 @@ impl Chair {
                 let mut changes = Changes::new();
                 seats::put_gone(&mut changes, META_REGION, destroy.replica);
                 changes.delete(Family::Info, ROW);
-                let gone = seats::write(rows, &changes).and_then(|()| seats::checkpoint(rows));
+                let gone = seats::write(rows, &changes).and_then(|()| seats::keep(rows));
                 if gone.is_ok() {
                     let _ = forget_log(&*durable.stores.log, META_REGION);
                 }

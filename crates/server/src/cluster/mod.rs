@@ -5,6 +5,7 @@
 //!   peers      messages, ticks, roles             regions   replicas that come and go
 //!   snapshots  whole regions, out and in          members   changes of members
 //!   node       heartbeats to meta, its orders     chair     this node's member of meta
+//!   digests    whether all replicas are the same
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -15,6 +16,7 @@
 //! committed, or by a replica that may have been deposed; only the region's core touches its replica.
 
 mod chair;
+mod digests;
 mod members;
 mod node;
 mod peers;
@@ -49,6 +51,11 @@ use snapshots::Received;
 pub const METHOD_JOIN: u16 = 1;
 pub const METHOD_HEARTBEAT: u16 = 2;
 pub const METHOD_ADMIN: u16 = 3;
+pub const METHOD_DIGEST: u16 = 4;
+pub const METHOD_DIGEST_OF: u16 = 5;
+
+/// In place of a region in a message: meta has news for the node, which had better ask.
+const NEWS: u64 = u64::MAX;
 
 /// What the threads of a cluster node share.
 pub struct Cluster {
@@ -59,6 +66,7 @@ pub struct Cluster {
     pub transport: Transport,
     table: Table,
     received: Received,
+    digests: digests::Made,
     chair: Sender<Word>,
     /// How this node's member of meta stands, for the next heartbeat.
     chair_report: Mutex<Option<ReplicaReport>>,

@@ -37,8 +37,8 @@ const BEAT: Duration = Duration::from_secs(1);
 /// Orders and changes make the next heartbeat come sooner, but not at once: more may follow.
 const SOON: Duration = Duration::from_millis(20);
 const CALL: Duration = Duration::from_secs(2);
-/// A core that does not answer for so long is busy; its replicas are told of next time.
-const REPORT: Duration = Duration::from_millis(500);
+/// A core that does not answer for so long is busy.
+const REPORT: Duration = Duration::from_secs(5);
 
 /// Makes the thread beat soon.
 #[derive(Clone)]
@@ -141,6 +141,9 @@ impl Node {
 
     /// One heartbeat; true if another should follow soon.
     fn beat(&mut self, course: &mut Course) -> bool {
+        let Some(replicas) = self.reports() else {
+            return true;
+        };
         course.number += 1;
         let heartbeat = Heartbeat {
             cluster: self.identity.cluster,
@@ -148,7 +151,7 @@ impl Node {
             start_count: self.identity.start_count,
             number: course.number,
             route_version: self.cluster.routes().version(),
-            replicas: self.reports(),
+            replicas,
             capacity: self.capacity(),
             orders: std::mem::take(&mut course.failures),
         };
@@ -220,18 +223,25 @@ impl Node {
         targets
     }
 
-    fn reports(&self) -> Vec<ReplicaReport> {
+    /// How all replicas of this node stand. None while a core is too busy to say: what is left out
+    /// would count as gone.
+    fn reports(&self) -> Option<Vec<ReplicaReport>> {
         let (to, from) = channel();
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Task::Report { to: to.clone() }.into());
         }
-        drop(to);
         let mut all = Vec::new();
-        while let Ok(mut part) = from.recv_timeout(REPORT) {
-            all.append(&mut part);
+        for _ in &self.shared.mailboxes {
+            all.append(&mut from.recv_timeout(REPORT).ok()?);
         }
         all.extend(self.cluster.chair_report());
-        all
+        let routes = self.cluster.routes();
+        for report in &mut all {
+            if routes.meta_knows(report.region, report.epoch) {
+                report.descriptor = None;
+            }
+        }
+        Some(all)
     }
 
     fn capacity(&self) -> Capacity {
@@ -346,7 +356,7 @@ impl Node {
             .collect();
         rows.create_regions(&states)
             .map_err(|error| error.to_string())?;
-        seats::checkpoint(&**rows)?;
+        seats::keep(&**rows)?;
         for seat in made {
             let Some(place) = self.cluster.table.take(seat.region()) else {
                 return Err("this node has no room for more replicas".into());

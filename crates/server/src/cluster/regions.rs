@@ -233,6 +233,12 @@ pub enum Task {
     Report {
         to: Sender<Vec<meta::wire::ReplicaReport>>,
     },
+    /// To the leader: ask all replicas of the region.
+    Digest {
+        place: RegionId,
+        id: u64,
+        done: Sender<bool>,
+    },
     /// A thread has done what a region wanted.
     Snapshot {
         place: RegionId,
@@ -263,6 +269,9 @@ impl Core {
             }
             Task::Report { to } => {
                 let _ = to.send(self.report());
+            }
+            Task::Digest { place, id, done } => {
+                let _ = done.send(self.on_digest_asked(place, id));
             }
             Task::Snapshot { place, done } => self.on_snapshot_done(place, done),
             Task::NodeDown(node) => self.on_node_down(node),

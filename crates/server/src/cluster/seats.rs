@@ -160,7 +160,7 @@ impl Identity {
         let mut changes = Changes::new();
         changes.put(Family::Info, SELF, &self.encode_to_vec());
         write(rows, &changes)?;
-        checkpoint(rows)
+        keep(rows)
     }
 }
 
@@ -234,8 +234,9 @@ pub fn write(rows: &dyn RowStore, changes: &Changes) -> Result<(), String> {
     }
 }
 
-pub fn checkpoint(rows: &dyn RowStore) -> Result<(), String> {
-    rows.checkpoint()
+/// What was written is on disk when it returns.
+pub fn keep(rows: &dyn RowStore) -> Result<(), String> {
+    rows.keep()
         .map_err(|error| format!("the store cannot flush: {error:?}"))
 }
 

@@ -25,7 +25,7 @@ use super::node::{Node, Nudge, ask_to_join};
 use super::regions::{self, MOST_PLACES, Pace, Task};
 use super::seats::{self, Identity, Seat};
 use super::snapshots;
-use super::{Cluster, Table};
+use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
 use crate::cores::{Home, Map, Message, Places, Region, Server, StartError, serve};
 use crate::durable::{Checkpoints, Durable, Progress, Stores, region_count_of};
 use crate::settings::Settings;
@@ -77,6 +77,7 @@ pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, Start
         transport,
         table: Table::default(),
         received: Default::default(),
+        digests: Default::default(),
         chair: chair_words,
         chair_report: Default::default(),
         nudge,
@@ -354,6 +355,10 @@ impl Handler for Ear {
         };
         let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
         for message in messages {
+            if message.region == NEWS {
+                cluster.nudge();
+                continue;
+            }
             if message.region == META_REGION {
                 cluster.tell_chair(Word::Raft {
                     from,
@@ -377,6 +382,9 @@ impl Handler for Ear {
 
     fn on_call(&self, _from: u64, method: u16, body: Bytes, reply: Reply) {
         match self.cluster() {
+            Some((shared, _)) if matches!(method, METHOD_DIGEST | METHOD_DIGEST_OF) => {
+                digests::on_call(shared, method, body, reply);
+            }
             Some((_, cluster)) => cluster.tell_chair(Word::Call {
                 method,
                 body,

@@ -341,6 +341,12 @@ impl Core {
                 self.settle_if_much(durable, region);
                 Step::Applied(None, Vec::new())
             }
+            Ok(Brought::Digest { id, stamp_ms }) => {
+                region.space.note_term(term);
+                member.open = Some((index, stamp_ms));
+                self.take_digest(region, id, index);
+                Step::Applied(None, Vec::new())
+            }
             Ok(Brought::Rows {
                 mut changes,
                 stamp_ms,
@@ -470,6 +476,8 @@ pub enum Brought {
     Commands { stamp_ms: u64 },
     /// To be written; then memory follows (`Keyspace::apply_rows`).
     Rows { changes: Changes, stamp_ms: u64 },
+    /// A question; nothing changed.
+    Digest { id: u64, stamp_ms: u64 },
 }
 
 /// Runs an entry from its bytes alone, as a replica or a restarted node does, behind those whose rows
@@ -499,8 +507,10 @@ pub fn run_payload(
                 .ok_or_else(|| format!("entry {index} of the log has rows that cannot be read"))?;
             return Ok(Brought::Rows { changes, stamp_ms });
         }
-        // Taken by whoever compares replicas; nothing changes.
-        Body::Digest(_) => space.begin_entry(index),
+        Body::Digest(id) => {
+            space.continue_entry(index);
+            return Ok(Brought::Digest { id, stamp_ms });
+        }
         Body::Expire(keys) => {
             space.continue_entry(index);
             for expired in keys {
@@ -559,7 +569,7 @@ pub fn apply_payload(
 ) -> Result<bool, String> {
     changes.clear();
     match run_payload(space, rows, index, payload, commands, tuning, &mut |_| {})? {
-        Brought::Commands { stamp_ms } => {
+        Brought::Commands { stamp_ms } | Brought::Digest { stamp_ms, .. } => {
             space.end_entry(stamp_ms, changes);
             Ok(false)
         }

@@ -151,9 +151,16 @@ fn cut(shared: &Shared, durable: &Durable, cut_at: &mut HashMap<u64, u64>) -> Re
         if cut_at.get(&log).is_some_and(|&cut| applied <= cut) {
             continue;
         }
-        // The last entry stays: its term is asked for when the log goes on behind it.
-        let cut = durable.stores.log.truncate(log, applied);
-        cut.map_err(|error| format!("the log cannot be cut: {error:?}"))?;
+        // A replica with peers knows what they may still need; it says so until the next time.
+        let unneeded = match shared.cluster {
+            Some(_) => durable.progress.unneeded(place),
+            // The last entry stays: its term is asked for when the log goes on behind it.
+            None => applied,
+        };
+        if unneeded > 0 {
+            let cut = durable.stores.log.truncate(log, unneeded);
+            cut.map_err(|error| format!("the log cannot be cut: {error:?}"))?;
+        }
         cut_at.insert(log, applied);
         let owner = shared.map.core_of(place);
         if let Some(mailbox) = shared.mailboxes.get(owner) {

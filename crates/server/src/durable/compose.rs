@@ -419,7 +419,8 @@ impl Core {
             .region_mut(id)
             .and_then(|region| region.member.as_deref_mut())
         {
-            member.replica.truncate_to(index);
+            let unneeded = member.replica.truncate_to(index);
+            member.note_unneeded(id, unneeded);
         }
     }
 

@@ -132,6 +132,11 @@ impl Member {
         self.progress.note_applied(place, index);
     }
 
+    /// Nobody needs the log before this entry.
+    pub fn note_unneeded(&self, place: RegionId, index: u64) {
+        self.progress.note_unneeded(place, index);
+    }
+
     /// The stamp of the next entry: the clock, but never back.
     pub fn next_stamp(&mut self, now_ms: u64) -> u64 {
         self.last_stamp_ms = self.last_stamp_ms.max(now_ms);

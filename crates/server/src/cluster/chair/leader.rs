@@ -10,7 +10,7 @@ use meta::wire::{AdminRequest, Heartbeat, Join};
 use prost::Message;
 use transport::{Reply, Target};
 
-use super::super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
+use super::super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, NEWS, clock_ms};
 use super::{Asked, Chair, Motion};
 use crate::shared::now_ms;
 
@@ -57,11 +57,11 @@ impl Chair {
         }
         self.turn_at_ms = now_ms + TURN_MS;
         let proposals = leader.turn(&self.state, now_ms);
-        let has_news = leader
-            .nodes_with_news()
-            .any(|node| node == self.cluster.node);
-        if has_news {
-            self.cluster.nudge();
+        for node in leader.nodes_with_news() {
+            match node == self.cluster.node {
+                true => self.cluster.nudge(),
+                false => self.cluster.send(node, vec![(NEWS, Bytes::new())]),
+            }
         }
         for command in proposals {
             self.propose(command, Asked::Nobody);
