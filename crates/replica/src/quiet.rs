@@ -12,8 +12,8 @@
 //! Anything wakes: a proposal, a read, a message, [`Replica::wake`]. A quiet leader has no lease;
 //! its first read after the wake is a round. A quiet follower trusts that somebody tells it when
 //! its leader's node is gone: the owner must `wake` it then, and it campaigns after its normal
-//! timeout, with pre-vote. One that was woken by mistake is calmed by the leader, whom its
-//! question for votes wakes.
+//! timeout, with pre-vote. Before that it nudges the leader, which, if it is there after all,
+//! wakes and calms everybody.
 //!
 //! A leader with a member that does not answer stays awake: it cannot know what that one missed.
 
@@ -50,7 +50,11 @@ impl Replica {
     /// The owner suspects that the leader's node is gone, or wants the region awake.
     pub fn wake(&mut self, now_ms: u64) {
         self.see(now_ms);
+        let asks = self.quiet.is_quiet && !self.is_leader();
         self.wake_up();
+        if let Some(leader) = self.leader().filter(|_| asks) {
+            self.nudge(leader);
+        }
     }
 
     pub(crate) fn wake_up(&mut self) {

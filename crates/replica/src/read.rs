@@ -252,6 +252,12 @@ impl Replica {
         }
     }
 
+    /// A question that waits for no answer: it wakes a quiet leader.
+    pub(crate) fn nudge(&mut self, leader: u64) {
+        let question = self.read_message(MessageType::MsgReadIndex, leader, Bytes::new());
+        self.released.push(question);
+    }
+
     /// Follower: the leader has answered. True whoever leads by now: the index was proven after
     /// the question was put, and numbers are not used twice.
     pub(crate) fn on_read_answered(&mut self, message: &Message) {

@@ -1,0 +1,121 @@
+//! Idle regions cost nothing, and wake when they should.
+
+mod network;
+
+use network::Net;
+use replica::*;
+
+fn quiet(seed: u64) -> (Net, u64) {
+    let mut net = Net::founded(seed, &[1, 2, 3]);
+    net.config.quiet_ticks = 5;
+    for id in [1, 2, 3] {
+        net.restart(id);
+    }
+    let leader = net.elect();
+    net.propose(leader).unwrap();
+    net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+    (net, leader)
+}
+
+#[test]
+fn nothing_is_sent_and_nobody_ticks() {
+    let (mut net, leader) = quiet(1);
+    net.run(100);
+    let sent = net.sent.clone();
+    let ticks: Vec<u64> = net.nodes.values().map(|node| node.ticks).collect();
+    let term = net.replica(leader).term();
+    net.run(60_000);
+    assert_eq!(net.sent, sent);
+    assert_eq!(
+        net.nodes
+            .values()
+            .map(|node| node.ticks)
+            .collect::<Vec<_>>(),
+        ticks
+    );
+    assert!(!net.may_serve(leader), "a quiet leader has no lease");
+    // A proposal goes through at once, a read after one round.
+    let acknowledged = net.acknowledged;
+    net.propose(leader).unwrap();
+    net.run(50);
+    assert_eq!(net.acknowledged, acknowledged + 1);
+    net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+    assert!(matches!(net.read(leader), Read::Wait(_)));
+    net.run(50);
+    assert_eq!(net.waiting_reads(leader), 0);
+    assert_eq!(net.replica(leader).term(), term);
+    net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+    let follower = leader % 3 + 1;
+    assert!(matches!(net.read_here(follower), Read::Wait(_)));
+    net.run(50);
+    assert_eq!(net.waiting_reads(follower), 0);
+}
+
+#[test]
+fn a_suspicion_wakes_and_a_dead_leader_is_replaced() {
+    let (mut net, leader) = quiet(2);
+    net.crash(leader, 0);
+    net.run(10_000);
+    assert_eq!(net.leader(), None, "nobody has noticed");
+    for id in [1, 2, 3].into_iter().filter(|&id| id != leader) {
+        let clock_ms = net.nodes[&id].clock_ms(net.now_ms);
+        net.replica(id).wake(clock_ms);
+    }
+    let since = net.now_ms;
+    net.elect();
+    assert!(net.now_ms - since < 3000);
+}
+
+/// One suspicion is enough: its question for votes wakes the other, which has no promise to keep.
+#[test]
+fn one_woken_follower_is_enough() {
+    let (mut net, leader) = quiet(3);
+    net.crash(leader, 0);
+    net.run(2000);
+    let id = leader % 3 + 1;
+    let clock_ms = net.nodes[&id].clock_ms(net.now_ms);
+    net.replica(id).wake(clock_ms);
+    let since = net.now_ms;
+    net.elect();
+    assert!(net.now_ms - since < 3000);
+}
+
+#[test]
+fn a_false_alarm_is_calmed() {
+    let (mut net, leader) = quiet(4);
+    net.run(2000);
+    let term = net.replica(leader).term();
+    let id = leader % 3 + 1;
+    let clock_ms = net.nodes[&id].clock_ms(net.now_ms);
+    net.replica(id).wake(clock_ms);
+    net.run(10_000);
+    assert_eq!(net.leader(), Some(leader));
+    assert_eq!(net.replica(leader).term(), term);
+    assert!(net.is_quiet(leader));
+}
+
+#[test]
+fn a_restarted_member_of_a_quiet_region_wakes_it() {
+    for who in 0..3 {
+        let (mut net, leader) = quiet(5 + who);
+        let id = (leader + who) % 3 + 1;
+        net.restart(id);
+        net.until("it has all again", |net| {
+            net.leader().is_some() && net.agree() && net.nodes[&id].state.count == 1
+        });
+        net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+    }
+}
+
+#[test]
+fn nobody_is_quiet_while_somebody_lags() {
+    let (mut net, leader) = quiet(9);
+    let id = leader % 3 + 1;
+    net.crash(id, 0);
+    net.propose(leader).unwrap();
+    net.run(10_000);
+    assert!(!net.is_quiet(leader));
+    net.start(id);
+    net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+    assert_eq!(net.nodes[&id].state.count, 2);
+}
