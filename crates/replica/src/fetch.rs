@@ -44,6 +44,13 @@ impl Replica {
         Some(fetch)
     }
 
+    /// The log begins anew: what is being read belongs to the old one.
+    pub(crate) fn void_fetch(&mut self) {
+        if let Some(fetch) = &mut self.fetching {
+            fetch.low = 0;
+        }
+    }
+
     /// What the log store answered. An error here, or one of the store, stops the region.
     pub fn on_fetched(&mut self, mut entries: Vec<Entry>) -> Result<(), ReplicaError> {
         let Some(fetch) = self.fetching.take() else {
@@ -51,7 +58,7 @@ impl Replica {
         };
         let recent = self.node.mut_store();
         let wants = recent.wants.get_mut();
-        let to_apply = wants.apply.take_if(|low| *low == fetch.low).is_some();
+        wants.apply.take_if(|low| *low == fetch.low);
         let sends = std::mem::take(&mut wants.sends);
         if fetch.low > recent.base {
             // While the read was under way a new leader may have replaced the log's tail: such
@@ -63,7 +70,6 @@ impl Replica {
                 recent.fetched = Run::new(fetch.low, entries);
             }
         }
-        debug_assert!(to_apply || !sends.is_empty());
         // raft-rs tries again; those it cannot serve yet ask anew.
         for (_, context) in sends {
             self.node.on_entries_fetched(context);

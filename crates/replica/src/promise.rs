@@ -39,6 +39,12 @@ impl Replica {
         promised.max(self.promise.silent_until_ms)
     }
 
+    /// By its ticks it would campaign; by the clock it may be bound. And raft-rs would look for
+    /// entries that an install has overtaken before its log is on disk.
+    pub(crate) fn may_campaign(&self) -> bool {
+        self.now_ms >= self.bound_until_ms() && self.snapshots.installing.is_none()
+    }
+
     /// A leader's message has been taken in.
     pub(crate) fn on_leader_heard(&mut self) {
         self.promise.heard_ms = Some(self.now_ms);

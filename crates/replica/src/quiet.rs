@@ -57,6 +57,27 @@ impl Replica {
         }
     }
 
+    /// Not leader, at every tick: who knows of no leader tells all that it is there, for they may be
+    /// quiet. A learner, which never asks for votes, would not be heard of otherwise; a voter that
+    /// comes back would find votes, and move the leadership for nothing.
+    pub(crate) fn tick_without_leader(&mut self) {
+        if self.leader().is_some() {
+            self.leaderless_ticks = 0;
+            return;
+        }
+        if self
+            .leaderless_ticks
+            .is_multiple_of(self.config.election_ticks)
+        {
+            for id in self.members.all() {
+                if id != self.id() {
+                    self.nudge(id);
+                }
+            }
+        }
+        self.leaderless_ticks += 1;
+    }
+
     pub(crate) fn wake_up(&mut self) {
         let was_quiet = self.quiet.is_quiet;
         if was_quiet || self.quiet.asks || self.quiet.idle_ticks > 0 {

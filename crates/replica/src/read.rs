@@ -210,12 +210,13 @@ impl Replica {
         let Some(entry) = message.get_entries().first() else {
             return;
         };
+        if !self.is_leader() || self.node.raft.prs().get(message.from).is_none() {
+            return;
+        }
+        self.wake_up();
         let asking = &mut self.reads.waiting.asking;
         let question = (message.from, entry.data.clone());
-        if self.node.raft.prs().get(message.from).is_none()
-            || asking.len() >= MOST_ASKING
-            || asking.contains(&question)
-        {
+        if asking.len() >= MOST_ASKING || asking.contains(&question) {
             return;
         }
         asking.push(question);
@@ -253,8 +254,8 @@ impl Replica {
     }
 
     /// A question that waits for no answer: it wakes a quiet leader.
-    pub(crate) fn nudge(&mut self, leader: u64) {
-        let question = self.read_message(MessageType::MsgReadIndex, leader, Bytes::new());
+    pub(crate) fn nudge(&mut self, to: u64) {
+        let question = self.read_message(MessageType::MsgReadIndex, to, Bytes::new());
         self.released.push(question);
     }
 

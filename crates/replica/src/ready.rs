@@ -179,6 +179,7 @@ impl Replica {
                 let metadata = ready.snapshot().get_metadata();
                 let (index, term) = (metadata.index, metadata.term);
                 self.node.mut_store().begin_behind(index, term);
+                self.void_fetch();
                 self.snapshots.is_installed = false;
                 // A new log needs the whole of it, whatever of it was written before.
                 self.unwritten_state = Some(self.node.raft.hard_state());

@@ -52,6 +52,7 @@ pub struct Replica {
     pub(crate) reads: Reads,
     pub(crate) snapshots: Snapshots,
     pub(crate) quiet: Quiet,
+    pub(crate) leaderless_ticks: usize,
     /// Entry formats that other members understand.
     pub(crate) versions: BTreeMap<u64, u8>,
 }

@@ -155,36 +155,39 @@ impl Replica {
         self.node.report_unreachable(to);
     }
 
-    /// Leader, at every tick: a snapshot that was not acknowledged is announced again.
+    /// Leader, at every tick: a snapshot that was not acknowledged is announced again, and one
+    /// that was is let go. (raft-rs does not see it if the acknowledgement was there before the
+    /// announcement left a second time, and would wait for ever.)
     pub(crate) fn tick_snapshots(&mut self) {
-        let (now_ms, retry_ms) = (self.now_ms, self.retry_ms());
-        if self.node.store().offers.is_empty() {
+        if !self.is_leader() {
             return;
         }
-        let offers = &self.node.store().offers;
-        let mut lost = Vec::new();
-        let mut arrived = Vec::new();
-        for (&to, offer) in offers {
-            let progress = self.node.raft.prs().get(to);
-            match progress {
-                Some(progress) if progress.matched < offer.get_metadata().index => {
-                    if progress.state == ProgressState::Snapshot {
-                        let since = *self.snapshots.sent_ms.entry(to).or_insert(now_ms);
-                        if now_ms >= since + retry_ms {
-                            lost.push(to);
-                        }
-                    }
-                }
-                _ => arrived.push(to),
+        let (now_ms, retry_ms) = (self.now_ms, self.retry_ms());
+        let mut ended = Vec::new();
+        for (&to, progress) in self.node.raft.prs().iter() {
+            if progress.state != ProgressState::Snapshot {
+                self.snapshots.sent_ms.remove(&to);
+                continue;
+            }
+            let since = *self.snapshots.sent_ms.entry(to).or_insert(now_ms);
+            if progress.matched >= progress.pending_snapshot {
+                ended.push((to, SnapshotStatus::Finish));
+            } else if now_ms >= since + retry_ms {
+                ended.push((to, SnapshotStatus::Failure));
             }
         }
-        for to in lost {
+        for (to, status) in ended {
             self.snapshots.sent_ms.remove(&to);
-            self.node.report_snapshot(to, SnapshotStatus::Failure);
+            self.node.report_snapshot(to, status);
         }
-        for to in arrived {
-            self.snapshots.sent_ms.remove(&to);
-            self.node.mut_store().offers.remove(&to);
+        if !self.node.store().offers.is_empty() {
+            let mut offers = std::mem::take(&mut self.node.mut_store().offers);
+            let prs = self.node.raft.prs();
+            offers.retain(|&to, offer| {
+                let matched = prs.get(to).map_or(u64::MAX, |progress| progress.matched);
+                matched < offer.get_metadata().index
+            });
+            self.node.mut_store().offers = offers;
         }
     }
 

@@ -89,6 +89,7 @@ impl Replica {
             reads: Reads::from(first_number),
             snapshots: Snapshots::default(),
             quiet: Quiet::default(),
+            leaderless_ticks: 0,
             versions: BTreeMap::new(),
             config,
         };

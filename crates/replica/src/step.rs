@@ -39,7 +39,6 @@ impl Replica {
         self.see(now_ms);
         let result = match message.get_msg_type() {
             MessageType::MsgReadIndex => {
-                self.wake_up();
                 self.on_read_asked(&message);
                 Ok(())
             }
@@ -50,7 +49,10 @@ impl Replica {
             MessageType::MsgHeartbeat => self.step_heartbeat(message),
             MessageType::MsgHeartbeatResponse => self.step_heartbeat_answer(message),
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
-                self.wake_up();
+                // A leader knows who is no member any more: that one wakes nobody.
+                if !self.is_leader() || self.members.contains(message.from) {
+                    self.wake_up();
+                }
                 match self.may_see_vote(&mut message) {
                     true => self.step_vote(message),
                     false => Ok(()),

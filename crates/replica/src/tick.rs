@@ -27,9 +27,11 @@ impl Replica {
         self.tick_snapshots();
         self.tick_reads();
         let was_leader = self.is_leader();
-        if !was_leader && self.is_due() && self.now_ms < self.bound_until_ms() {
-            // By its ticks it would campaign; by the clock it is still bound.
-            return;
+        if !was_leader {
+            self.tick_without_leader();
+        }
+        if !was_leader && self.is_due() && !self.may_campaign() {
+            return; // at the first tick that it may
         }
         if self.node.tick() && !was_leader {
             self.on_campaign();

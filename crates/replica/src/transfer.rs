@@ -60,6 +60,7 @@ impl Replica {
         let generation = u32::from_le_bytes(generation);
         message.context.clear();
         if self.now_ms < self.promise.silent_until_ms
+            || self.snapshots.installing.is_some()
             || self.leader() != Some(message.from)
             || self.is_given_up(message.term, generation)
         {

@@ -2,7 +2,7 @@
 
 mod network;
 
-use network::Net;
+use network::{Net, State};
 use replica::*;
 
 fn quiet(seed: u64) -> (Net, u64) {
@@ -99,12 +99,39 @@ fn a_restarted_member_of_a_quiet_region_wakes_it() {
     for who in 0..3 {
         let (mut net, leader) = quiet(5 + who);
         let id = (leader + who) % 3 + 1;
+        let term = net.replica(leader).term();
         net.restart(id);
         net.until("it has all again", |net| {
             net.leader().is_some() && net.agree() && net.nodes[&id].state.count == 1
         });
         net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+        if id != leader {
+            assert_eq!(net.replica(leader).term(), term, "a follower moves nothing");
+        }
     }
+}
+
+#[test]
+fn a_learner_that_comes_back_is_heard() {
+    let (mut net, leader) = quiet(11);
+    net.create(4, State::default());
+    net.change(leader, &[MemberChange::AddLearner(4)]).unwrap();
+    net.until("all quiet", |net| {
+        [1, 2, 3, 4].iter().all(|&id| net.is_quiet(id))
+    });
+    net.restart(4);
+    net.until("it has all again", |net| net.agree() && net.is_quiet(4));
+    // One that was removed and does not know it keeps nobody awake.
+    net.cut(leader, 4);
+    net.change(leader, &[MemberChange::Remove(4)]).unwrap();
+    net.until("removed", |net| net.members(leader).learners.is_empty());
+    net.join();
+    net.restart(4);
+    net.run(3000);
+    net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+    let ticks = net.nodes[&leader].ticks;
+    net.run(10_000);
+    assert_eq!(net.nodes[&leader].ticks, ticks);
 }
 
 #[test]

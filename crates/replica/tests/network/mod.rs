@@ -273,6 +273,20 @@ impl Net {
             }
             self.step();
         }
+        for node in self.nodes.values() {
+            let replica = node.replica.as_ref();
+            eprintln!(
+                "{}: {:?}, quiet {}, leader {:?}, term {:?}, log {:?}..{:?}, committed {:?}",
+                node.id,
+                node.state,
+                self.is_quiet(node.id),
+                replica.map(Replica::leader),
+                replica.map(Replica::term),
+                replica.map(Replica::first_index),
+                replica.map(Replica::last_index),
+                replica.map(Replica::committed_index),
+            );
+        }
         panic!("seed {}: not within a minute: {what}", self.seed);
     }
 
