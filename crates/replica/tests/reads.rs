@@ -134,3 +134,28 @@ fn reads_wait_for_the_first_entry_of_the_term() {
     }
     assert!(net.served > 0);
 }
+
+/// Answers to heartbeats from before the read prove nothing: the process stood still, others chose
+/// another leader and wrote, and the old answers still lie in the socket.
+#[test]
+fn answers_from_before_the_read_do_not_count() {
+    for seed in 0..20 {
+        let mut net = Net::founded(seed, &[1, 2, 3]);
+        let leader = net.elect();
+        let is_beat = |(_, message): &(u64, Message)| {
+            message.get_msg_type() == MessageType::MsgHeartbeat && message.from == leader
+        };
+        while !net.wire.iter().any(is_beat) {
+            net.step();
+        }
+        net.node(leader).is_paused = true;
+        net.until("another leader", |net| net.leader().is_some());
+        let other = net.elect();
+        net.propose(other).unwrap();
+        net.run(500);
+        net.node(leader).is_paused = false;
+        assert!(matches!(net.read(leader), Read::Wait(_)));
+        net.run(500);
+        assert_eq!(net.failed, 1);
+    }
+}

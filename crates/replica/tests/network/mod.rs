@@ -38,6 +38,8 @@ pub struct Node {
     pub clock: (u64, u64),
     next_tick_ms: u64,
     pub is_paused: bool,
+    /// What came while it was paused.
+    socket: Vec<Message>,
     /// Writes are synced at once; else by `sync`.
     pub syncs: bool,
     unsynced: Vec<u64>,
@@ -155,6 +157,7 @@ impl Net {
             clock: (id * 100_000, 1000),
             next_tick_ms: 0,
             is_paused: false,
+            socket: Vec::new(),
             syncs: true,
             unsynced: Vec::new(),
             fetch: None,
@@ -202,6 +205,7 @@ impl Net {
         node.log.crash_keeping(kept);
         node.replica = None;
         node.unsynced.clear();
+        node.socket.clear();
         node.fetch = None;
         node.proposals.clear();
         node.reads.clear();
@@ -294,14 +298,21 @@ impl Net {
     pub fn step(&mut self) {
         self.now_ms += STEP_MS;
         let now_ms = self.now_ms;
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            if !self.nodes[&id].is_paused {
+                for message in std::mem::take(&mut self.node(id).socket) {
+                    self.deliver(message);
+                }
+            }
+        }
         loop {
             self.wire.sort_by_key(|&(at_ms, _)| at_ms);
             let due = self.wire.partition_point(|&(at_ms, _)| at_ms <= now_ms);
             if due == 0 {
                 break;
             }
-            for (at_ms, message) in self.wire.drain(..due).collect::<Vec<_>>() {
-                self.deliver(at_ms, message);
+            for (_, message) in self.wire.drain(..due).collect::<Vec<_>>() {
+                self.deliver(message);
             }
         }
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
@@ -339,7 +350,7 @@ impl Net {
         );
     }
 
-    fn deliver(&mut self, at_ms: u64, message: Message) {
+    fn deliver(&mut self, message: Message) {
         let is_cut = self.cuts.contains(&(message.from, message.to));
         let (now_ms, seed) = (self.now_ms, self.seed);
         let Some(node) = self.nodes.get_mut(&message.to) else {
@@ -350,7 +361,7 @@ impl Net {
         }
         if node.is_paused {
             // It lies in the socket until the process goes on.
-            self.wire.push((at_ms.max(now_ms) + STEP_MS, message));
+            node.socket.push(message);
             return;
         }
         let mut bytes = Vec::new();
