@@ -78,6 +78,8 @@ pub struct Core {
     pub(crate) compose_asked: Cell<bool>,
     /// Regions whose last entry is on disk and not applied yet; the composer goes on with them.
     pub(crate) logged: RefCell<Vec<RegionId>>,
+    /// Regions for whose next entry something waits.
+    pub(crate) turns: RefCell<Vec<RegionId>>,
     /// Commands on held regions of a durable node; see `durable::together`.
     pub(crate) wide: crate::durable::Line,
     /// Messages for peers, gathered until the end of a turn, and those of peers for regions that are
@@ -123,6 +125,7 @@ impl Core {
             unheard: Cell::new(0),
             compose_asked: Cell::new(true),
             logged: RefCell::default(),
+            turns: RefCell::default(),
             wide: crate::durable::Line::default(),
             outbox: RefCell::default(),
             parked: RefCell::default(),

@@ -20,6 +20,7 @@ use std::task::Poll;
 
 use base::DbIndex;
 use command::{Command, Flags, Run, WaitOn};
+use replica::Refused;
 use replica::entry::EntryWriter;
 use resp::Args;
 
@@ -44,7 +45,12 @@ impl Core {
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
         let mut home = self.home.borrow_mut();
         match home.turn_mut(batch.region) {
-            Some(turn) => turn.push(batch),
+            Some(turn) => {
+                if turn.is_empty() {
+                    self.turns.borrow_mut().push(batch.region);
+                }
+                turn.push(batch);
+            }
             None => {
                 drop(home);
                 return self.redirect_batch(batch);
@@ -87,9 +93,16 @@ impl Core {
         }
     }
 
+    /// Makes entries of what waits for regions of this core.
     pub(crate) fn compose_home(self: &Rc<Self>) {
-        let places = self.home.borrow().places();
-        places.for_each(|region| self.compose(region));
+        let waiting = std::mem::take(&mut *self.turns.borrow_mut());
+        for id in waiting {
+            self.compose(id);
+            let mut home = self.home.borrow_mut();
+            if home.turn_mut(id).is_some_and(|turn| !turn.is_empty()) {
+                self.turns.borrow_mut().push(id);
+            }
+        }
     }
 
     /// Makes entries of what waits for a region, unless somebody waits to borrow it: then what is
@@ -148,20 +161,35 @@ impl Core {
             drop(home);
             match proposed {
                 Ok(()) => self.drive(id),
-                Err(batches) => {
+                Err((Refused::TooLarge, batches)) => {
                     let refusal = base::Refusal::new("ERR the command is too large for the log");
                     for batch in batches {
                         self.refuse_batch(batch, &refusal);
                     }
                 }
+                // It is handing over, or much waits for a majority: a little later.
+                Err((Refused::Busy, batches)) => {
+                    let mut home = self.home.borrow_mut();
+                    if let Some(turn) = home.turn_mut(id) {
+                        turn.splice(0..0, batches);
+                    }
+                    return;
+                }
+                Err((_, batches)) => batches
+                    .into_iter()
+                    .for_each(|batch| self.redirect_batch(batch)),
             }
         }
     }
 
     /// Proposes one entry of these batches; gives them back if the log does not take it.
-    fn propose(&self, region: &mut Region, batches: Vec<BatchBox>) -> Result<(), Vec<BatchBox>> {
+    fn propose(
+        &self,
+        region: &mut Region,
+        batches: Vec<BatchBox>,
+    ) -> Result<(), (Refused, Vec<BatchBox>)> {
         let Some(mut member) = region.member.take() else {
-            return Err(batches);
+            return Err((Refused::Busy, batches));
         };
         let stamp_ms = member.next_stamp(self.now_ms());
         let seed = self.next_seed();
@@ -197,7 +225,7 @@ impl Core {
             }
         }
         let result = member.replica.propose(entry.finish(stamp_ms, seed));
-        if result.is_ok() {
+        let Err(refused) = result else {
             let (index, term) = (member.replica.last_index(), member.replica.term());
             member.flights.push_back(Flight {
                 seed,
@@ -213,12 +241,12 @@ impl Core {
             }
             region.member = Some(member);
             return Ok(());
-        }
+        };
         region.member = Some(member);
         for serve in serves.into_iter().rev() {
             self.put_back(region, serve.waiter, serve.db, &serve.key);
         }
-        Err(batches)
+        Err((refused, batches))
     }
 
     /// Adds attempts, `behind` so many commands, for those who wait for a key that this one may have
