@@ -237,6 +237,10 @@ impl Core {
         }
         if ready.became_leader.is_some() {
             peers.lost_since_ms = None;
+            // Everybody should hear of it soon.
+            if let Some(cluster) = &self.shared.cluster {
+                cluster.nudge();
+            }
         }
         if ready.lost_leadership {
             peers.lost_since_ms = Some(clock_ms());
@@ -340,14 +344,19 @@ impl Core {
     /// A blocked session whose region is led elsewhere now.
     pub(super) fn unblock(&self, waiter: &crate::cores::Waiter) {
         if waiter.claim.serve() {
-            waiter.claim.served();
-            let mut reply = resp::Reply::new(waiter.protocol);
-            reply.refusal(&base::Refusal::new(
-                "UNBLOCKED force unblock from blocking operation, instance state changed (master \
-                 -> replica?)",
-            ));
-            self.answer_waiter(waiter, Some(reply.into_bytes()));
+            self.unblock_claimed(waiter);
         }
+    }
+
+    /// As [`Core::unblock`], of one whom this core has claimed.
+    pub(crate) fn unblock_claimed(&self, waiter: &crate::cores::Waiter) {
+        waiter.claim.served();
+        let mut reply = resp::Reply::new(waiter.protocol);
+        reply.refusal(&base::Refusal::new(
+            "UNBLOCKED force unblock from blocking operation, instance state changed (master -> \
+             replica?)",
+        ));
+        self.answer_waiter(waiter, Some(reply.into_bytes()));
     }
 
     /// What waits for a region that is led elsewhere is sent there.

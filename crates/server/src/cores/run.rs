@@ -233,6 +233,14 @@ impl Core {
     ) -> Result<Ran, Absent> {
         match route {
             Route::One(region) => self.run_on(region, call, args, reply),
+            Route::Anywhere if self.shared.cluster.is_some() => {
+                // No key, no region: there may be none that this node leads.
+                let mut nothing = Keyspace::new(self.next_seed());
+                let (now_ms, seed) = (self.now_ms(), self.next_seed());
+                let settings = self.settings();
+                let view = View::one(&mut nothing, call.db, now_ms, seed, &settings.tuning);
+                Ok(self.invoke(call, view, args, reply))
+            }
             Route::Anywhere => {
                 let any = self.home.borrow().any().ok_or(Absent::Lent)?;
                 self.run_on(any, call, args, reply)

@@ -485,7 +485,10 @@ impl Core {
         refusal: &base::Refusal,
     ) {
         for serve in flight.serves.into_iter().rev() {
-            if let Some(region) = self.home.borrow_mut().region_mut(id) {
+            if self.shared.cluster.is_some() {
+                // Nobody will serve it here.
+                self.unblock_claimed(&serve.waiter);
+            } else if let Some(region) = self.home.borrow_mut().region_mut(id) {
                 self.put_back(region, serve.waiter, serve.db, &serve.key);
             }
         }

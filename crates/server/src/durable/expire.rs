@@ -27,8 +27,8 @@ impl Core {
             let Some(member) = region.member.as_deref_mut() else {
                 return;
             };
-            if member.expiring > member.replica.applied_index() {
-                return; // the former entry is on its way
+            if !member.replica.is_leader() || member.expiring > member.replica.applied_index() {
+                return; // another replica sees to it, or the former entry is on its way
             }
             match region.space.due(self.now_ms(), KEYS, Tier::All) {
                 Ok(due) => due,
