@@ -27,12 +27,11 @@ use meta::state::{Command, Found, Outcome, State};
 use meta::wire::{Action, HeartbeatAnswer, JoinAnswer, Order, ReplicaReport, Standing};
 use prost::Message;
 use replica::{
-    Committed, FOUNDED, MemberChange, Ready, Refused, Replica, ReplicaConfig, SnapshotHead,
-    decode_message, encode_message,
+    Committed, FOUNDED, Ready, Replica, ReplicaConfig, SnapshotHead, decode_message, encode_message,
 };
 use transport::Reply;
 
-use super::members::{Newcomers, report_of_replica};
+use super::members::{Newcomers, lead, report_of_replica};
 use super::regions::Pace;
 use super::seats::{self, Seat, with_members};
 use super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
@@ -155,6 +154,7 @@ struct Chair {
     /// By index: term, and who asked.
     asked: BTreeMap<u64, (u64, Asked)>,
     is_failed: bool,
+    has_left: bool,
 }
 
 /// Who waits for an entry.
@@ -180,6 +180,10 @@ impl Start {
         let tick = Duration::from_millis(self.pace.tick_ms);
         let mut next = Instant::now() + tick;
         loop {
+            if chair.as_ref().is_some_and(|chair| chair.has_left) {
+                chair = None;
+                self.cluster.set_chair_report(None);
+            }
             let wait = next.saturating_duration_since(Instant::now());
             match self.inbox.recv_timeout(wait) {
                 Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected) => return,
@@ -258,6 +262,7 @@ impl Start {
             turn_at_ms: 0,
             asked: BTreeMap::new(),
             is_failed: false,
+            has_left: false,
             seat: minutes.seat,
         })
     }
@@ -540,40 +545,30 @@ impl Chair {
     fn on_order(&mut self, order: &Order) {
         let leads_in = self.replica.is_leader().then(|| self.replica.term());
         let epoch = self.seat.descriptor.epoch;
-        let done = match order.check(epoch, leads_in) {
-            Ok(Action::AddLearner(add)) => {
-                let newcomers = Newcomers::one(add.replica, add.node);
-                let change = [MemberChange::AddLearner(add.replica)];
-                self.replica
-                    .propose_members(&change, newcomers.encode_to_vec())
-            }
-            Ok(Action::ChangeMembers(change)) => {
-                let promote = change.promote.iter().map(|&id| MemberChange::Promote(id));
-                let remove = change.remove.iter().map(|&id| MemberChange::Remove(id));
-                let changes: Vec<MemberChange> = promote.chain(remove).collect();
-                self.replica.propose_members(&changes, Vec::new())
-            }
-            Ok(Action::TransferLeader(transfer)) => self.replica.transfer_leader(transfer.to),
+        match order.check(epoch, leads_in) {
             Ok(Action::Destroy(destroy)) if destroy.replica == self.seat.replica => {
-                self.is_failed = true;
-                let Some(durable) = &self.shared.durable else {
-                    return;
-                };
-                let rows = &*durable.stores.rows;
-                let mut changes = Changes::new();
-                seats::put_gone(&mut changes, META_REGION, destroy.replica);
-                changes.delete(Family::Info, ROW);
-                let gone = seats::write(rows, &changes).and_then(|()| seats::keep(rows));
-                if gone.is_ok() {
-                    let _ = forget_log(&*durable.stores.log, META_REGION);
-                }
-                return;
+                self.leave(destroy.replica);
             }
-            Ok(_) => Ok(()),
-            Err(_) => Err(Refused::Busy),
+            // What is refused comes again with the next heartbeat, if it is still wanted.
+            Ok(action) => drop(lead(&mut self.replica, action)),
+            Err(_) => {}
+        }
+    }
+
+    /// This node is no member of meta any more.
+    fn leave(&mut self, replica: ReplicaId) {
+        (self.is_failed, self.has_left) = (true, true);
+        let Some(durable) = &self.shared.durable else {
+            return;
         };
-        // What is refused comes again with the next heartbeat, if it is still wanted.
-        let _ = done;
+        let rows = &*durable.stores.rows;
+        let mut changes = Changes::new();
+        seats::put_gone(&mut changes, META_REGION, replica);
+        changes.delete(Family::Info, ROW);
+        let gone = seats::write(rows, &changes).and_then(|()| seats::keep(rows));
+        if let Err(reason) = gone.and_then(|()| forget_log(&*durable.stores.log, META_REGION)) {
+            eprintln!("neokv: what is left of this node's member of meta stays: {reason}");
+        }
     }
 
     fn limits(&self) -> Limits {

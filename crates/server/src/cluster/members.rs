@@ -38,6 +38,25 @@ impl Newcomers {
     }
 }
 
+/// Does what a leader is ordered to. None: that is not for leaders.
+pub fn lead(replica: &mut Replica, action: &Action) -> Option<Result<(), Refused>> {
+    Some(match action {
+        Action::AddLearner(add) => {
+            let newcomers = Newcomers::one(add.replica, add.node);
+            let change = [MemberChange::AddLearner(add.replica)];
+            replica.propose_members(&change, newcomers.encode_to_vec())
+        }
+        Action::ChangeMembers(change) => {
+            let promote = change.promote.iter().map(|&id| MemberChange::Promote(id));
+            let remove = change.remove.iter().map(|&id| MemberChange::Remove(id));
+            let changes: Vec<MemberChange> = promote.chain(remove).collect();
+            replica.propose_members(&changes, Vec::new())
+        }
+        Action::TransferLeader(transfer) => replica.transfer_leader(transfer.to),
+        Action::Create(_) | Action::Destroy(_) => return None,
+    })
+}
+
 impl Core {
     /// Carries out an order to the leader of a region.
     pub(super) fn on_lead_order(
@@ -57,21 +76,8 @@ impl Core {
             let replica = &mut member.replica;
             let leads_in = replica.is_leader().then(|| replica.term());
             let epoch = peers.seat.descriptor.epoch;
-            match order.check(epoch, leads_in).map_err(|e| e.to_string())? {
-                Action::AddLearner(add) => {
-                    let context = Newcomers::one(add.replica, add.node);
-                    let change = [MemberChange::AddLearner(add.replica)];
-                    replica.propose_members(&change, context.encode_to_vec())
-                }
-                Action::ChangeMembers(change) => {
-                    let promote = change.promote.iter().map(|&id| MemberChange::Promote(id));
-                    let remove = change.remove.iter().map(|&id| MemberChange::Remove(id));
-                    let changes: Vec<MemberChange> = promote.chain(remove).collect();
-                    replica.propose_members(&changes, Vec::new())
-                }
-                Action::TransferLeader(transfer) => replica.transfer_leader(transfer.to),
-                Action::Create(_) | Action::Destroy(_) => return Err("not for a leader".into()),
-            }
+            let action = order.check(epoch, leads_in).map_err(|e| e.to_string())?;
+            lead(replica, action).ok_or("not for a leader")?
         };
         self.drive(place);
         self.flush_outbox();
@@ -153,6 +159,25 @@ impl Core {
         }
         woken.into_iter().for_each(|id| self.drive(id));
         self.flush_outbox();
+    }
+}
+
+impl Core {
+    /// Leaders find out first what the replicas of a node have, before they send more.
+    pub(super) fn on_node_broken(&self, node: u64) {
+        for region in self.home.borrow_mut().present() {
+            let Some(member) = region.member.as_deref_mut() else {
+                continue;
+            };
+            let Some(peers) = member.peers.as_deref() else {
+                continue;
+            };
+            if member.replica.is_leader()
+                && let Some(there) = peers.seat.descriptor.member_on(node)
+            {
+                member.replica.report_unreachable(there.replica);
+            }
+        }
     }
 }
 

@@ -124,6 +124,8 @@ pub fn open(
         election_ticks: pace.election_ticks,
         heartbeat_ticks: pace.heartbeat_ticks,
         quiet_ticks: pace.quiet_ticks,
+        // One that no frame between nodes could carry would stop the region.
+        max_entry_bytes: super::start::FRAME_BYTES - (1 << 20),
         ..ReplicaConfig::default()
     };
     let replica = Replica::new(config, &*stores.log)
@@ -246,6 +248,8 @@ pub enum Task {
     },
     /// A node is gone: quiet followers of its leaders wake up.
     NodeDown(u64),
+    /// What was last sent to a node may not have arrived.
+    NodeBroken(u64),
 }
 
 impl Core {
@@ -275,6 +279,7 @@ impl Core {
             }
             Task::Snapshot { place, done } => self.on_snapshot_done(place, done),
             Task::NodeDown(node) => self.on_node_down(node),
+            Task::NodeBroken(node) => self.on_node_broken(node),
         }
     }
 }

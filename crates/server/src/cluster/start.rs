@@ -34,6 +34,8 @@ use crate::{Commands, Shared, listener, log};
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;
+/// Nothing longer goes between nodes at once: a value of 512 MB does.
+pub const FRAME_BYTES: usize = 640 << 20;
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
@@ -324,7 +326,7 @@ fn start_transport(
                 authority: authority.into(),
                 name: None,
             }),
-        frame_bytes_max: 640 << 20,
+        frame_bytes_max: FRAME_BYTES,
         snapshots: transport::Snapshots {
             rate_bytes: settings.cluster.snapshot_rate_bytes,
             ..Default::default()
@@ -400,6 +402,15 @@ impl Handler for Ear {
         };
         for mailbox in &shared.mailboxes {
             mailbox.send(Task::NodeDown(node).into());
+        }
+    }
+
+    fn on_broken(&self, node: u64) {
+        let Some(shared) = self.shared.get() else {
+            return;
+        };
+        for mailbox in &shared.mailboxes {
+            mailbox.send(Task::NodeBroken(node).into());
         }
     }
 
