@@ -185,29 +185,29 @@ impl Start {
                 self.cluster.set_chair_report(None);
             }
             let wait = next.saturating_duration_since(Instant::now());
-            match self.inbox.recv_timeout(wait) {
-                Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(word) => match &mut chair {
-                    Some(chair) => {
-                        chair.on_word(word);
-                        // What waits is heard before anything is written: one write for all.
-                        while let Ok(word) = self.inbox.try_recv() {
-                            if matches!(word, Word::Stop) {
-                                return;
-                            }
-                            chair.on_word(word);
-                        }
-                        chair.drive();
-                    }
-                    None => chair = self.on_word_without_chair(word),
-                },
-                Err(RecvTimeoutError::Timeout) => {
-                    next = Instant::now() + tick;
-                    if let Some(chair) = &mut chair {
-                        chair.on_tick();
-                        chair.drive();
-                    }
+            let mut heard = match self.inbox.recv_timeout(wait) {
+                Ok(word) => Some(word),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // What waits is heard before anything is written: one write for all.
+            while let Some(word) = heard {
+                match (word, &mut chair) {
+                    (Word::Stop, _) => return,
+                    (word, Some(chair)) => chair.on_word(word),
+                    (word, None) => chair = self.on_word_without_chair(word),
                 }
+                heard = self.inbox.try_recv().ok();
+            }
+            let is_time = Instant::now() >= next;
+            if is_time {
+                next = Instant::now() + tick;
+            }
+            if let Some(chair) = &mut chair {
+                if is_time {
+                    chair.on_tick();
+                }
+                chair.drive();
             }
         }
     }
