@@ -5,16 +5,20 @@
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use server::settings::{Setting, kind::Kind, list};
 
 use crate::config::{Given, env_name};
 use crate::feed::{Wanted, parse_position};
 use crate::pages::Page;
+use crate::{ctl, playground};
 
 /// What the command line asks for.
 pub enum Asked {
     Server(Given),
+    Playground(playground::Wish),
+    Ctl(ctl::Wish),
     Feed(Wanted),
     Page(Page),
     /// Help or version: to be printed.
@@ -40,10 +44,19 @@ const MAIN: &[&str] = &[
 
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
     let args: Vec<OsString> = args.into_iter().map(with_dashes).collect();
+    let help = help_of(&args);
     match command().try_get_matches_from(args) {
         Ok(matches) => match matches.subcommand() {
-            Some(("server", flags)) => match given(flags) {
+            Some((name @ ("server" | "meta" | "store"), flags)) => match given(name, flags) {
                 Ok(given) => Asked::Server(given),
+                Err(line) => Asked::Wrong(line),
+            },
+            Some(("cluster", sub)) => match playground::wish(sub) {
+                Ok(wish) => Asked::Playground(wish),
+                Err(line) => Asked::Wrong(line),
+            },
+            Some(("ctl", sub)) => match ctl::wish(sub) {
+                Ok(wish) => Asked::Ctl(wish),
                 Err(line) => Asked::Wrong(line),
             },
             Some(("feed", sub)) => wanted(sub),
@@ -53,13 +66,66 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
             },
             _ => Asked::Text(command().render_long_help().to_string()),
         },
-        Err(error) if !error.use_stderr() => Asked::Text(error.render().to_string()),
+        Err(error) if is_help(&error) => Asked::Text(error.render().to_string()),
         Err(error) => {
             let text = error.render().to_string();
-            let line = text.lines().next().unwrap_or("wrong command line");
-            let line = line.strip_prefix("error: ").unwrap_or(line);
-            Asked::Wrong(format!("{line} (see neokv server --help)"))
+            // What is missing is listed in lines of its own.
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .take_while(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ");
+            let line = line.strip_prefix("error: ").unwrap_or(&line);
+            Asked::Wrong(format!("{line} (see {help})"))
         }
+    }
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    let kind = error.kind();
+    !error.use_stderr() || kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// Where to read about the command that was meant.
+fn help_of(args: &[OsString]) -> String {
+    let words = args.iter().skip(1).map(|word| word.to_str().unwrap_or("-"));
+    let mut command = &command();
+    let mut shown = String::from("neokv");
+    for word in words.take_while(|word| *word != "--") {
+        // Others are flags and their values.
+        if let Some(sub) = command.find_subcommand(word) {
+            shown = format!("{shown} {word}");
+            command = sub;
+        }
+    }
+    format!("{shown} --help")
+}
+
+/// The settings that flags of `neokv server` are about: name and as it was written.
+pub fn settings_of(flags: &[String]) -> Result<Vec<(&'static str, String)>, String> {
+    let named = given_of(flags)?
+        .flags
+        .into_iter()
+        .filter_map(|(row, written, _)| Some((list::ALL.get(row)?.name, written)));
+    Ok(named.collect())
+}
+
+/// Settings as `neokv server` would have them with these flags, of which none is `--data-dir`.
+pub fn settings_with(flags: &[String]) -> Result<server::Settings, String> {
+    // Otherwise the default folder would be made.
+    let here = ["--data-dir", "."].map(String::from);
+    let given = given_of(&[&here, flags].concat())?;
+    let settings = crate::config::load(&given, |name| std::env::var(name).ok());
+    settings.map_err(|error| error.to_string())
+}
+
+fn given_of(flags: &[String]) -> Result<Given, String> {
+    let words = ["neokv", "server"].into_iter();
+    let words = words.chain(flags.iter().map(String::as_str));
+    match parse(words.map(OsString::from)) {
+        Asked::Server(given) => Ok(given),
+        Asked::Wrong(line) => Err(line),
+        _ => Err("flags of `neokv server` are expected".into()),
     }
 }
 
@@ -75,13 +141,39 @@ fn with_dashes(arg: OsString) -> OsString {
 }
 
 fn command() -> Command {
-    let mut server = Command::new("server")
-        .about("Start a node")
-        .long_about(
-            "Start a node.\n\nEvery flag is also a key of the configuration file (--config) and an \
-             environment variable (--redis-port: NEOKV_REDIS_PORT). A flag goes before the \
-             variable, the variable before the file.",
+    Command::new("neokv")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A multi-core server that speaks the Redis protocol")
+        .subcommand_required(false)
+        .subcommand(node("server", "Start a node"))
+        .subcommand(node(
+            "store",
+            "Start a node of a cluster that holds data: server --roles store",
+        ))
+        .subcommand(node(
+            "meta",
+            "Start a node of a cluster that places the data: server --roles meta",
+        ))
+        .subcommand(playground::command())
+        .subcommand(ctl::command())
+        .subcommand(feed())
+        .subcommand(
+            Command::new("page")
+                .about("Print a generated page of the documentation")
+                .hide(true)
+                .arg(Arg::new("name").value_parser(["commands", "configuration"])),
         )
+}
+
+/// A command that starts a node.
+fn node(name: &'static str, about: &'static str) -> Command {
+    let mut node = Command::new(name)
+        .about(about)
+        .long_about(format!(
+            "{about}.\n\nEvery flag is also a key of the configuration file (--config) and an \
+             environment variable (--redis-port: NEOKV_REDIS_PORT). A flag goes before the \
+             variable, the variable before the file."
+        ))
         .args_override_self(true)
         .arg(
             Arg::new("config")
@@ -97,20 +189,9 @@ fn command() -> Command {
                 .help("Any setting, by the name CONFIG SET knows; may be repeated"),
         );
     for setting in list::ALL {
-        server = server.arg(flag(setting));
+        node = node.arg(flag(setting));
     }
-    Command::new("neokv")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("A multi-core server that speaks the Redis protocol")
-        .subcommand_required(false)
-        .subcommand(server)
-        .subcommand(feed())
-        .subcommand(
-            Command::new("page")
-                .about("Print a generated page of the documentation")
-                .hide(true)
-                .arg(Arg::new("name").value_parser(["commands", "configuration"])),
-        )
+    node
 }
 
 fn feed() -> Command {
@@ -181,8 +262,8 @@ fn value_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The flags as they were given, values not looked at yet.
-fn given(matches: &ArgMatches) -> Result<Given, String> {
+/// The flags as they were given, values not looked at yet. The roles are part of some commands' name.
+fn given(command: &str, matches: &ArgMatches) -> Result<Given, String> {
     let mut given = Given {
         config: matches.get_one::<String>("config").cloned(),
         ..Given::default()
@@ -200,6 +281,18 @@ fn given(matches: &ArgMatches) -> Result<Given, String> {
         given
             .flags
             .push((row, format!("--{}", setting.flag()), text));
+    }
+    if command != "server" {
+        let row = crate::config::find("roles").ok_or("there is no setting roles")?;
+        if given.flags.iter().any(|(it, _, _)| *it == row) {
+            return Err(format!(
+                "--roles: `neokv {command}` is `neokv server --roles {command}`"
+            ));
+        }
+        given
+            .flags
+            .push((row, format!("neokv {command}"), command.into()));
+        given.is_of_cluster = true;
     }
     for pair in matches.get_many::<String>("set").into_iter().flatten() {
         let (name, text) = pair

@@ -13,6 +13,8 @@ use toml_edit::{DocumentMut, Item, Value};
 pub struct Given {
     pub config: Option<String>,
     pub flags: Vec<(usize, String, String)>,
+    /// Asked for as a node of a cluster; one that is alone will not do.
+    pub is_of_cluster: bool,
 }
 
 /// A wrong configuration: where, and what is wrong with it.
@@ -152,6 +154,7 @@ mod tests {
     fn given(name: &str, text: &str) -> Given {
         Given {
             config: None,
+            is_of_cluster: false,
             flags: vec![(find(name).unwrap(), format!("--{name}"), text.into())],
         }
     }

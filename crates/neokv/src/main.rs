@@ -2,10 +2,13 @@
 
 mod cli;
 mod config;
+mod ctl;
 mod engine;
 mod feed;
 mod import;
 mod pages;
+mod playground;
+mod table;
 
 use std::process::ExitCode;
 
@@ -17,10 +20,9 @@ static ALLOCATOR: server::memory::Counting<mimalloc::MiMalloc> =
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         cli::Asked::Server(flags) => start(&flags),
-        cli::Asked::Feed(wanted) => match feed::print(&wanted) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(line) => complain(&line),
-        },
+        cli::Asked::Playground(wish) => ended(playground::run(wish)),
+        cli::Asked::Ctl(wish) => ended(ctl::run(wish)),
+        cli::Asked::Feed(wanted) => ended(feed::print(&wanted)),
         cli::Asked::Page(page) => {
             print!("{}", page.text());
             ExitCode::SUCCESS
@@ -38,6 +40,11 @@ fn start(flags: &config::Given) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return complain(&error.to_string()),
     };
+    if flags.is_of_cluster && !settings.cluster.is_asked_for() && !has_data(&settings) {
+        return complain(
+            "a new node of a cluster needs --join host:peer-port, or --cluster-init yes to found one",
+        );
+    }
     let line = banner(&settings);
     let node = match engine::start(settings) {
         Ok(node) => node,
@@ -51,6 +58,11 @@ fn start(flags: &config::Given) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Then the data says which cluster it is of.
+fn has_data(settings: &server::Settings) -> bool {
+    settings.dir.join("FORMAT").exists()
+}
+
 /// What is starting, in one line.
 fn banner(settings: &server::Settings) -> String {
     format!(
@@ -62,6 +74,13 @@ fn banner(settings: &server::Settings) -> String {
         settings.engine.name(),
         settings.dir.display(),
     )
+}
+
+fn ended(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => complain(&line),
+    }
 }
 
 /// One line, and the exit status of a wrong start.

@@ -68,6 +68,47 @@ fn wrong_flags() {
     }
 }
 
+/// Commands other than `server` point to their own help.
+#[test]
+fn wrong_words() {
+    for (line, expected) in [
+        (
+            "ctl region",
+            "neokv: the following required arguments were not provided: <REGION> (see neokv ctl region --help)",
+        ),
+        (
+            "ctl --peer here nodes",
+            "neokv: --peer here: expected host:port",
+        ),
+        (
+            "ctl --peer-tls-key k nodes",
+            "neokv: --peer-tls-cert, --peer-tls-key and --peer-tls-ca go together",
+        ),
+        (
+            "cluster kill x",
+            "neokv: invalid value 'x' for '<NODE>': invalid digit found in string (see neokv cluster kill --help)",
+        ),
+        (
+            "cluster status --dir /nowhere",
+            "neokv: there is no playground in /nowhere: `neokv cluster up` makes one, --dir says where",
+        ),
+        (
+            "store --roles meta",
+            "neokv: --roles: `neokv store` is `neokv server --roles store`",
+        ),
+    ] {
+        let args: Vec<&str> = line.split(' ').collect();
+        assert_eq!(complaint(&args), expected);
+    }
+    // Nobody is at port 1.
+    let line = complaint(&["ctl", "--peer", "127.0.0.1:1", "nodes"]);
+    assert!(line.contains("127.0.0.1:1: cannot be reached"), "{line}");
+    let folder = std::env::temp_dir().join(format!("neokv-meta-{}", std::process::id()));
+    let line = complaint(&["meta", "--data-dir", folder.to_str().unwrap()]);
+    assert!(line.contains("needs --join host:peer-port"), "{line}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn wrong_files() {
     let (path, shown) = file("maxmemory = \"1gb\"\nmaxmemry = 3\n");
@@ -88,6 +129,27 @@ fn wrong_files() {
     std::fs::remove_file(&path).unwrap();
     let line = complaint(&["server", "--config", &shown]);
     assert!(line.starts_with("neokv: --config: cannot read"), "{line}");
+}
+
+#[test]
+fn help_of_every_command() {
+    for (line, word) in [
+        ("cluster", "./neokv-cluster"),
+        ("cluster up --help", "in the background"),
+        ("cluster up --help", "--replicas"),
+        ("ctl", "transfer-leader"),
+        ("ctl nodes --help", "127.0.0.1:16379"),
+        ("meta --help", "--roles meta"),
+        ("store -h", "--redis-port"),
+    ] {
+        let args: Vec<&str> = line.split(' ').collect();
+        let output = neokv(&args);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && text.contains(word),
+            "{line}: {text}"
+        );
+    }
 }
 
 #[test]

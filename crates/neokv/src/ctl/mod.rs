@@ -1,0 +1,140 @@
+//! `neokv ctl`: looks at a running cluster, and gives it orders.
+//!
+//! ```text
+//!   line     the way to any node, which asks meta's leader     flags    what may be asked
+//!   tables   rows for people     json     rows for programs    digest   are all replicas equal?
+//! ```
+//!
+//! What is refused, and replicas that are not equal, end with exit status 1.
+
+mod digest;
+mod flags;
+pub mod json;
+mod line;
+mod tables;
+
+use std::time::{Duration, Instant};
+
+use meta::wire::{Ask, ReplicaMove};
+
+pub use flags::{command, wish};
+pub use line::{Line, Unanswered};
+
+/// What is asked of which cluster.
+pub struct Wish {
+    pub peers: Vec<String>,
+    /// Certificate, key, authority.
+    pub tls: Option<[String; 3]>,
+    pub json: bool,
+    pub what: What,
+}
+
+pub enum What {
+    Nodes,
+    Regions,
+    Region(u64),
+    Operators,
+    TransferLeader(ReplicaMove),
+    AddReplica(ReplicaMove),
+    RemoveReplica(ReplicaMove),
+    Cancel(u64),
+    RemoveNode(u64),
+    /// Of one region, or of all.
+    Digest(Option<u64>),
+}
+
+/// A question goes through up to two nodes, each of which may have to connect.
+pub const PATIENCE: Duration = Duration::from_secs(8);
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Asks, and prints the answer; in one line why there is none.
+pub fn run(wish: Wish) -> Result<(), String> {
+    let line = Line::new(wish.peers, wish.tls).map_err(|why| why.to_string())?;
+    let told = |why: Unanswered| why.to_string();
+    let rows = |ask| line.patient_tables(ask, PATIENCE).map_err(told);
+    let order = |ask| line.order(ask, PATIENCE).map_err(told);
+    let text = match wish.what {
+        What::Nodes => {
+            let found = rows(Ask::Nodes(true))?;
+            shown(wish.json, || json::nodes(&found), || tables::nodes(&found))
+        }
+        What::Regions => {
+            let found = rows(Ask::Regions(true))?;
+            shown(
+                wish.json,
+                || json::regions(&found),
+                || tables::regions(&found),
+            )
+        }
+        What::Region(id) => {
+            let found = rows(Ask::Region(id))?;
+            shown(
+                wish.json,
+                || json::region(&found),
+                || tables::region(&found),
+            )
+        }
+        What::Operators => {
+            let found = rows(Ask::Operators(true))?;
+            shown(
+                wish.json,
+                || json::operators(&found),
+                || tables::operators(&found),
+            )
+        }
+        What::Digest(of) => return digest::run(&line, of, wish.json),
+        What::TransferLeader(it) => done(wish.json, order(Ask::TransferLeader(it))?),
+        What::AddReplica(it) => done(wish.json, order(Ask::AddReplica(it))?),
+        What::RemoveReplica(it) => done(wish.json, order(Ask::RemoveReplica(it))?),
+        What::Cancel(region) => done(wish.json, order(Ask::Cancel(region))?),
+        What::RemoveNode(node) => {
+            let text = order(Ask::RemoveNode(node))?;
+            is_removed(&line, node)?;
+            done(wish.json, text)
+        }
+    };
+    print!("{text}");
+    Ok(())
+}
+
+/// Meta decides on the removal after it has answered: look whether it was done.
+fn is_removed(line: &Line, node: u64) -> Result<(), String> {
+    let deadline = Instant::now() + SETTLED_AFTER;
+    loop {
+        let found = line.tables(Ask::Nodes(true), PATIENCE);
+        let found = found.map_err(|why| why.to_string())?;
+        let row = found.nodes.iter().find(|row| row.node == node);
+        let state = row.map(|row| row.state.as_str());
+        match state {
+            None => return Err(format!("refused: there is no node {node}")),
+            Some("removed" | "replaced") => return Ok(()),
+            Some(_) if Instant::now() < deadline => std::thread::sleep(ASK_AGAIN),
+            Some("up") => {
+                return Err(format!(
+                    "refused: node {node} is alive; stop it first, then remove it"
+                ));
+            }
+            Some(state) => {
+                return Err(format!(
+                    "refused: node {node} is still counted as {state}; wait until `neokv ctl \
+                     nodes` says `dead` (--node-dead-after), then remove it"
+                ));
+            }
+        }
+    }
+}
+
+fn shown(as_json: bool, json: impl Fn() -> serde_json::Value, text: impl Fn() -> String) -> String {
+    match as_json {
+        true => format!("{:#}\n", json()),
+        false => text(),
+    }
+}
+
+fn done(as_json: bool, text: String) -> String {
+    match as_json {
+        true => format!("{:#}\n", serde_json::json!({ "done": text })),
+        false => format!("{text}\n"),
+    }
+}

@@ -1,0 +1,111 @@
+//! What the nodes of a playground say: each by itself, and all of them together.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use base::SLOT_COUNT;
+use base::cluster::META_REGION;
+use meta::wire::{Ask, NodeRow, RegionRow, Tables};
+
+use super::book::Book;
+use crate::ctl::Line;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Whether somebody listens here already.
+pub fn is_taken(port: u16) -> bool {
+    TcpListener::bind(local(port)).is_err()
+}
+
+/// A node takes commands, and to its knowledge every slot is served. With a password it only says
+/// that it is there.
+pub fn serves(port: u16) -> bool {
+    let asked = ask(port, "CLUSTER INFO");
+    asked.is_ok_and(|reply| reply.contains("cluster_state:ok") || reply.starts_with("-NOAUTH"))
+}
+
+fn ask(port: u16, command: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&local(port), PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;
+    let mut reply = Vec::new();
+    // Until it hangs up, as it was asked to.
+    stream.take(1 << 20).read_to_end(&mut reply)?;
+    Ok(String::from_utf8_lossy(&reply).into_owned())
+}
+
+/// What meta knows, if it answers.
+pub struct View {
+    pub nodes: Vec<NodeRow>,
+    /// Without meta's own.
+    pub regions: Vec<RegionRow>,
+}
+
+/// A way to ask the nodes of a playground that run.
+pub fn line(book: &Book) -> Result<Line, String> {
+    let running = book.nodes.iter().filter(|it| book.running(it).is_some());
+    let peers: Vec<String> = running.map(|node| node.peer()).collect();
+    let tls = crate::cli::settings_with(&book.flags)?.cluster.tls;
+    Line::new(peers, tls).map_err(|why| why.to_string())
+}
+
+impl View {
+    pub fn of(line: &Line) -> Option<View> {
+        View::from(|ask| line.tables(ask, PATIENCE).ok())
+    }
+
+    /// Waits while meta is choosing a leader.
+    pub fn patient(line: &Line) -> Option<View> {
+        View::from(|ask| line.patient_tables(ask, PATIENCE).ok())
+    }
+
+    fn from(rows: impl Fn(Ask) -> Option<Tables>) -> Option<View> {
+        let nodes = rows(Ask::Nodes(true))?.nodes;
+        let mut regions = rows(Ask::Regions(true))?.regions;
+        regions.retain(|row| row.descriptor.region != META_REGION);
+        Some(View { nodes, regions })
+    }
+
+    /// The node at a port that has not been given up.
+    pub fn at(&self, peer_port: u16) -> Option<&NodeRow> {
+        let gone = |row: &&NodeRow| matches!(row.state.as_str(), "removed" | "replaced");
+        let mut here = self.nodes.iter().rev();
+        here.find(|row| row.peer.port == u32::from(peer_port) && !gone(row))
+    }
+
+    pub fn slots_led_by(&self, node: u64) -> usize {
+        let led = self.regions.iter().filter(|row| row.leader_node == node);
+        led.map(slots).sum()
+    }
+
+    pub fn led(&self) -> usize {
+        let led = self.regions.iter().filter(|row| is_led(row));
+        led.count()
+    }
+
+    pub fn slots_served(&self) -> usize {
+        self.regions
+            .iter()
+            .filter(|row| is_led(row))
+            .map(slots)
+            .sum()
+    }
+
+    pub fn all_served(&self) -> bool {
+        self.slots_served() == usize::from(SLOT_COUNT)
+    }
+}
+
+fn is_led(row: &RegionRow) -> bool {
+    row.leader_node != 0 && !matches!(row.health.as_str(), "no leader" | "no quorum")
+}
+
+fn slots(row: &RegionRow) -> usize {
+    let segments = row.descriptor.segments.iter();
+    segments.map(|segment| segment.slots().count()).sum()
+}
