@@ -9,16 +9,16 @@ use base::cluster::META_REGION;
 use meta::wire::Ask;
 use prost::Message;
 use serde_json::{Value, json};
+use server::cluster::METHOD_DIGEST;
 
 use super::{Line, PATIENCE, Unanswered};
 use crate::table::Table;
 
-/// Call to any node: the region as eight bytes, the first the highest; a [`Found`] comes back.
-pub const METHOD_DIGEST: u16 = 4;
 /// A hash goes over all rows of a region.
 const DIGEST_PATIENCE: Duration = Duration::from_secs(120);
 
-/// The rows of a region, one of each replica.
+/// The answer of `METHOD_DIGEST`, which is asked with the region as eight bytes, the highest first:
+/// one row for each replica.
 #[derive(Clone, PartialEq, Message)]
 struct Found {
     #[prost(message, repeated, tag = "1")]
