@@ -16,10 +16,11 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run build test test-large exec-rate check bench compat crash differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
+.PHONY: help run cluster cluster-down build test test-large exec-rate check bench compat crash differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
+	@echo 'make cluster       build and start three nodes on this machine, port 7000 (ARGS="--nodes 5"); make cluster-down ends them'
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
 	@echo 'make test-large    a string of 512 MB: exact, and how long others wait (2 GB of memory)'
 	@echo 'make check         formatting, clippy, layering, shape'
@@ -36,6 +37,13 @@ help:
 
 run: build
 	$(NEOKV) server $(ARGS)
+
+# A playground in ./neokv-cluster; see docs/operations/cluster.md.
+cluster: build
+	$(NEOKV) cluster up --nodes 3 $(ARGS)
+
+cluster-down:
+	$(NEOKV) cluster down $(ARGS)
 
 # What building needs: compilers, and RocksDB.
 tools:

@@ -151,10 +151,14 @@ fn pure_crates_link_nothing_impure() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What `cargo tree` knows of the workspace: which package needs which, tests left out.
+/// What `cargo metadata` knows of the workspace: which package needs which, tests left out.
 struct Tree {
     ours: BTreeSet<String>,
+    /// By name, for our crates.
     normal: BTreeMap<String, BTreeSet<String>>,
+    /// By id: of one name there may be several versions, which need different things.
+    needs: BTreeMap<String, BTreeSet<String>>,
+    names: BTreeMap<String, String>,
 }
 
 impl Tree {
@@ -182,32 +186,47 @@ impl Tree {
             .iter()
             .map(|id| names[&text(id)].clone())
             .collect();
-        let mut normal: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut needs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for node in list(&json["resolve"]["nodes"]) {
-            let needs = normal.entry(names[&text(&node["id"])].clone()).or_default();
+            let needed = needs.entry(text(&node["id"])).or_default();
             for dep in list(&node["deps"]) {
                 // A kind of null is a normal dependency; "dev" is for tests and does not ship.
                 let ships = list(&dep["dep_kinds"])
                     .iter()
                     .any(|kind| kind["kind"].as_str() != Some("dev"));
                 if ships {
-                    needs.insert(names[&text(&dep["pkg"])].clone());
+                    needed.insert(text(&dep["pkg"]));
                 }
             }
         }
-        Tree { ours, normal }
+        let normal = needs
+            .iter()
+            .map(|(id, needed)| {
+                let needed = needed.iter().map(|id| names[id].clone());
+                (names[id].clone(), needed.collect())
+            })
+            .collect();
+        Tree {
+            ours,
+            normal,
+            needs,
+            names,
+        }
     }
 
+    /// Names of all that one of our crates links.
     fn closure(&self, of: &str) -> BTreeSet<String> {
+        let named = |id: &&String| self.names[*id] == of;
+        let mut open: Vec<&String> = self.needs.keys().filter(named).collect();
+        assert_eq!(open.len(), 1, "{of} is one crate");
         let mut found = BTreeSet::new();
-        let mut open = vec![of.to_owned()];
-        while let Some(name) = open.pop() {
-            for next in self.normal.get(&name).into_iter().flatten() {
-                if found.insert(next.clone()) {
-                    open.push(next.clone());
+        while let Some(id) = open.pop() {
+            for next in self.needs.get(id).into_iter().flatten() {
+                if found.insert(next) {
+                    open.push(next);
                 }
             }
         }
-        found
+        found.into_iter().map(|id| self.names[id].clone()).collect()
     }
 }

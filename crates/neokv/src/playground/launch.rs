@@ -158,7 +158,12 @@ pub fn wait_for_service(launch: &mut Launch, book: &Book) -> Result<(), String> 
         };
         if !view.all_served() {
             let (led, all) = (view.led(), view.regions.len());
+            let full = view.nodes.iter().filter(|row| row.disk_full).count();
             return Err(match all {
+                // Nothing is placed on a full disk.
+                0 if full > 0 => format!(
+                    "waiting for the regions to be made: the disk is full, says meta of {full} nodes"
+                ),
                 0 => "waiting for the regions to be made".into(),
                 _ => format!("waiting for leaders: {led} of {all} regions have one"),
             });
