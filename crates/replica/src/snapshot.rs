@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `MsgSnapshot` is small: position, members and the owner's manifest. It goes out when the files
-//! are there. If it is lost it is sent again after a while; `report_snapshot(to, false)` says that
+//! are there. If it is lost it is sent again after a while, and then another snapshot is asked for; `report_snapshot(to, false)` says that
 //! the files did not get there, and another snapshot is asked for.
 //!
 //! **Order at the follower.** First the state (with `Position` and members, in one durable step),
@@ -22,7 +22,7 @@
 //!
 //! While a snapshot is made or on its way the leader's log is not truncated behind it (`truncate`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use raft::eraftpb::{Message, MessageType, Snapshot};
@@ -88,6 +88,8 @@ pub(crate) struct Snapshots {
     pub(crate) wanted: Vec<u64>,
     /// Since when one is on its way to a member.
     sent_ms: BTreeMap<u64, u64>,
+    /// Announced a second time.
+    repeated: BTreeSet<u64>,
     /// Receiver: what the owner was given to install.
     pub(crate) installing: Option<u64>,
     pub(crate) is_installed: bool,
@@ -155,9 +157,10 @@ impl Replica {
         self.node.report_unreachable(to);
     }
 
-    /// Leader, at every tick: a snapshot that was not acknowledged is announced again, and one
-    /// that was is let go. (raft-rs does not see it if the acknowledgement was there before the
-    /// announcement left a second time, and would wait for ever.)
+    /// Leader, at every tick: a snapshot that was not acknowledged is announced again, and then
+    /// another one is asked for; one that was is let go. (raft-rs does not see it if the
+    /// acknowledgement was there before the announcement left a second time, and would wait for
+    /// ever.)
     pub(crate) fn tick_snapshots(&mut self) {
         if !self.is_leader() {
             return;
@@ -178,6 +181,15 @@ impl Replica {
         }
         for (to, status) in ended {
             self.snapshots.sent_ms.remove(&to);
+            let is_repeated = self.snapshots.repeated.remove(&to);
+            if status == SnapshotStatus::Failure {
+                if is_repeated {
+                    // Not the message but the files are lost, with a crash over there.
+                    self.node.mut_store().offers.remove(&to);
+                } else {
+                    self.snapshots.repeated.insert(to);
+                }
+            }
             self.node.report_snapshot(to, status);
         }
         if !self.node.store().offers.is_empty() {
@@ -196,6 +208,7 @@ impl Replica {
         self.snapshots.asked.clear();
         self.snapshots.wanted.clear();
         self.snapshots.sent_ms.clear();
+        self.snapshots.repeated.clear();
         self.node.mut_store().offers.clear();
     }
 

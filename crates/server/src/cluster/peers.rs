@@ -124,9 +124,12 @@ impl Core {
         let stepped = decode_message(&bytes).and_then(|message| {
             if let Some(peers) = member.peers.as_deref_mut() {
                 if let Some(head) = snapshot_head(&message)
+                    && head.index > member.replica.committed_index()
                     && !self.has_files(peers.seat.region(), &head)
                 {
-                    return Ok(()); // it comes again when they are here
+                    // It comes again when they are here. One that is installed, or not needed any
+                    // more, has no files: then the leader must hear that.
+                    return Ok(());
                 }
                 if peers.seat.descriptor.member(message.from).is_none() {
                     peers.heard.insert(message.from, from);
