@@ -16,7 +16,7 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run cluster cluster-down build test test-large exec-rate check bench compat crash differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
+.PHONY: help run cluster cluster-down build test test-large exec-rate check bench compat crash sim differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -25,8 +25,9 @@ help:
 	@echo 'make test-large    a string of 512 MB: exact, and how long others wait (2 GB of memory)'
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
+	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
 	@echo 'make differential  random commands on memory, rows and redis-server: equal replies, equal data (ROUNDS=$(ROUNDS), SEED=$(SEED))'
-	@echo 'make bench         redis-server and neokv side by side, three nodes beside etcd (ARGS="--only cluster")'
+	@echo 'make bench         redis-server and neokv side by side'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
 	@echo 'make expiry-stall  1 M keys expire at once: the slowest reply meanwhile'
 	@echo 'make big-restart   5 GB, kill -9: the time to the first answer'
@@ -75,6 +76,13 @@ KILLS ?= 50
 crash: tools
 	NEOKV_KILLS=$(KILLS) cargo test -p neokv --test crash -- --nocapture --test-threads 1
 
+# Whole clusters in one thread, with faults of every kind; `make test` runs a fixed set of seeds.
+# docs/internals/sim.md tells how to read what it prints.
+SECONDS ?= 60
+sim:
+	cargo build --quiet --profile simulation -p sim
+	$(CARGO_TARGET_DIR)/simulation/sim $(if $(filter command line,$(origin SEED)),--seed $(SEED),--seconds $(SECONDS))
+
 # The same sequences side by side; `make test` runs twenty-five. About one per second.
 ROUNDS ?= 1000
 SEED ?= 1
@@ -84,8 +92,7 @@ differential: tools
 
 bench: build
 	@scripts/install bench
-	cargo build --release -p load
-	scripts/bench.py --neokv $(NEOKV) --load $(CARGO_TARGET_DIR)/release/load $(ARGS)
+	scripts/bench.py --neokv $(NEOKV) $(ARGS)
 
 compat: build
 	@scripts/install compat

@@ -43,8 +43,10 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
-    // the load generator of `make bench`: no part of the product
-    ("load", &["base"]),
+    (
+        "sim",
+        &["base", "resp", "keyspace", "command", "replica", "server"],
+    ),
 ];
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.

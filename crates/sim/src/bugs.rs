@@ -1,0 +1,33 @@
+//! Bugs to be planted, one at a time, so that the checkers are known to find them.
+//!
+//! They live in the simulator's own code, where it stands in for the disk, the clock and the
+//! server: the real code stays as it is.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bug {
+    #[default]
+    None,
+    /// The disk says "synced" and has not.
+    SkipFsync,
+    /// Whoever thinks it leads answers reads, without lease or round.
+    ServeWithoutLease,
+    /// A start forgets that the last entries are in the rows already.
+    ApplyTwice,
+    /// A start forgets whom it voted for.
+    ForgetVote,
+    /// A voter that has just started votes at once, though a leader may still count on it.
+    VoteAtOnce,
+    /// Time is counted in ticks, which stand still when the process does.
+    LeaseByTicks,
+}
+
+impl Bug {
+    pub const ALL: [Bug; 6] = [
+        Bug::SkipFsync,
+        Bug::ServeWithoutLease,
+        Bug::ApplyTwice,
+        Bug::ForgetVote,
+        Bug::VoteAtOnce,
+        Bug::LeaseByTicks,
+    ];
+}

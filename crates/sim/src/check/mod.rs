@@ -1,0 +1,29 @@
+//! What must hold whatever happens, one file each.
+//!
+//! Some look on while the simulation runs ([`agree`], [`terms`], [`serving`]); the others look at
+//! the history of the clients afterwards ([`linear`], [`kept`]).
+
+pub mod agree;
+pub mod kept;
+pub mod linear;
+pub mod serving;
+pub mod terms;
+
+/// What does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    pub checker: &'static str,
+    pub what: String,
+    /// The moment of the history at which it can be known, if that is not now.
+    pub moment: Option<u64>,
+}
+
+impl Broken {
+    pub fn new(checker: &'static str, what: String) -> Broken {
+        Broken {
+            checker,
+            what,
+            moment: None,
+        }
+    }
+}

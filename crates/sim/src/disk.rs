@@ -1,0 +1,256 @@
+//! The disk of a node: the log and the rows, and what a crash leaves of them.
+//!
+//! ```text
+//!   log    seen ──sync──► on disk          a crash keeps what was synced, and of the rest a beginning
+//!   rows   seen ──flush─► on disk          a crash brings back the last flush (there is no WAL)
+//! ```
+//!
+//! A record of the log that was torn is found by its checksum when the log is opened, and dropped
+//! with all that follows: so a torn tail is a tail that ends earlier.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use keyspace::rows::{Changes, Family, MapStore, RowSource, RowStore, Tier, layout};
+use replica::{LogError, LogStore, LogWrite, MapLog};
+
+use crate::bugs::Bug;
+use crate::member::Files;
+use crate::trace::hash_of;
+
+pub struct Disk {
+    pub log: Arc<MapLog>,
+    pub rows: Arc<MapStore>,
+    flushed: MapStore,
+    /// Of snapshots, by name; a crash keeps them or not.
+    pub files: BTreeMap<u64, Rc<Files>>,
+    bug: Bug,
+    /// Changes of the log since the last sync.
+    unsynced: usize,
+    /// Written, and nobody is told yet: region and number.
+    waiting: Vec<(u64, u64)>,
+    /// The sync under way is for these.
+    syncing: Vec<(u64, u64)>,
+    /// The next sync fails.
+    pub is_failing: bool,
+    pub syncs: u64,
+}
+
+impl Disk {
+    pub fn new(bug: Bug) -> Disk {
+        Disk {
+            log: Arc::new(MapLog::new()),
+            rows: Arc::new(MapStore::new()),
+            flushed: MapStore::new(),
+            files: BTreeMap::new(),
+            bug,
+            unsynced: 0,
+            waiting: Vec::new(),
+            syncing: Vec::new(),
+            is_failing: false,
+            syncs: 0,
+        }
+    }
+
+    pub fn write_log(&mut self, write: LogWrite) -> Result<(), LogError> {
+        self.waiting.push((write.region, write.number));
+        self.log.write(&[write], false)?;
+        self.unsynced += 1;
+        Ok(())
+    }
+
+    /// Whether a sync is to be begun; it then is for all that waits.
+    pub fn begin_sync(&mut self) -> bool {
+        if self.waiting.is_empty() || !self.syncing.is_empty() {
+            return false;
+        }
+        std::mem::swap(&mut self.waiting, &mut self.syncing);
+        true
+    }
+
+    /// The sync has ended: who is to be told. An error is final.
+    pub fn end_sync(&mut self) -> Result<Vec<(u64, u64)>, LogError> {
+        if self.is_failing {
+            return Err(LogError::Failed("the disk is gone".into()));
+        }
+        self.syncs += 1;
+        if self.bug != Bug::SkipFsync {
+            self.log.sync()?;
+            self.unsynced = 0;
+        }
+        Ok(std::mem::take(&mut self.syncing))
+    }
+
+    pub fn truncate_log(&mut self, region: u64, index: u64) -> Result<(), LogError> {
+        self.unsynced += 1;
+        self.log.truncate(region, index)
+    }
+
+    /// Writes rows; what the digest of the region they belong to changes by.
+    pub fn write_rows(&mut self, changes: &Changes) -> u64 {
+        let mut digest = 0;
+        for (family, key, value) in changes.iter() {
+            // Later changes of a batch see earlier ones: so one at a time.
+            digest ^= self.row_digest(family, key);
+            let mut one = Changes::new();
+            match value {
+                Some(value) => one.put(family, key, value),
+                None => one.delete(family, key),
+            }
+            let _ = self.rows.write(&[&one]);
+            digest ^= self.row_digest(family, key);
+        }
+        digest
+    }
+
+    fn row_digest(&self, family: Family, key: &[u8]) -> u64 {
+        let mut digest = 0;
+        let _ = self.rows.get(family, key, Tier::All, &mut |value| {
+            digest = digest_of(family, key, value);
+        });
+        digest
+    }
+
+    /// All of a region's rows.
+    pub fn digest(&self, home: u64) -> u64 {
+        let mut digest = 0;
+        for (family, key, value) in self.region_rows(home) {
+            digest ^= digest_of(family, &key, &value);
+        }
+        digest
+    }
+
+    /// Every row of a region, its state among them.
+    pub fn region_rows(&self, home: u64) -> Vec<(Family, Vec<u8>, Vec<u8>)> {
+        let state = layout::state_key(home);
+        let prefix = home_prefix(home);
+        let mut rows = Vec::new();
+        for family in Family::ALL {
+            let all = self.rows.all(family).into_iter();
+            let ours = all.filter(|(key, _)| match family {
+                Family::Info => *key == state,
+                _ => key.starts_with(&prefix),
+            });
+            rows.extend(ours.map(|(key, value)| (family, key, value)));
+        }
+        rows
+    }
+
+    pub fn remove_rows(&mut self, home: u64) {
+        let mut changes = Changes::new();
+        for (family, key, _) in self.region_rows(home) {
+            changes.delete(family, &key);
+        }
+        let _ = self.rows.write(&[&changes]);
+    }
+
+    /// Files of a snapshot have come; old ones go some time.
+    pub fn keep_files(&mut self, files: Rc<Files>) {
+        if self.files.len() > 8 {
+            self.files.clear();
+        }
+        self.files.insert(files.name, files);
+    }
+
+    /// A region that was here is gone: its rows and its log.
+    pub fn remove_region(&mut self, region: u64) {
+        self.remove_rows(region);
+        self.flush();
+        let write = LogWrite {
+            region,
+            reset: Some(0),
+            ..LogWrite::default()
+        };
+        // What was written before must not come back.
+        let _ = self.log.write(&[write], true);
+        self.unsynced = 0;
+    }
+
+    /// The value of a region's state row.
+    pub fn state(&self, home: u64) -> Option<Vec<u8>> {
+        let mut state = None;
+        let key = layout::state_key(home);
+        let _ = self.rows.get(Family::Info, &key, Tier::All, &mut |value| {
+            state = Some(value.to_vec());
+        });
+        state
+    }
+
+    /// Everything in the rows is on disk.
+    pub fn flush(&mut self) {
+        self.flushed = MapStore::clone(&self.rows);
+    }
+
+    /// The power fails, or the process dies: what is left is what a start finds.
+    pub fn crash(&mut self, rng: &mut fastrand::Rng) {
+        self.log.crash_keeping(rng.usize(..=self.unsynced));
+        self.rows = Arc::new(self.flushed.clone());
+        self.unsynced = 0;
+        if rng.bool() {
+            self.files.clear();
+        }
+        self.waiting.clear();
+        self.syncing.clear();
+        self.is_failing = false;
+    }
+}
+
+fn home_prefix(home: u64) -> [u8; 8] {
+    (home ^ (1 << 63)).to_be_bytes()
+}
+
+fn digest_of(family: Family, key: &[u8], value: &[u8]) -> u64 {
+    hash_of(&[&[family as u8], key, value])
+}
+
+/// A log whose reader forgets votes, for [`Bug::ForgetVote`].
+pub struct Voteless(pub Arc<MapLog>);
+
+impl LogStore for Voteless {
+    fn hard_state(&self, region: u64) -> Result<Option<replica::HardState>, LogError> {
+        let state = self.0.hard_state(region)?;
+        Ok(state.map(|mut state| {
+            state.vote = 0;
+            state
+        }))
+    }
+
+    fn write(&self, writes: &[LogWrite], sync: bool) -> Result<(), LogError> {
+        self.0.write(writes, sync)
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        self.0.sync()
+    }
+
+    fn regions(&self) -> Vec<u64> {
+        self.0.regions()
+    }
+
+    fn span(&self, region: u64) -> Option<(u64, u64)> {
+        self.0.span(region)
+    }
+
+    fn entries(
+        &self,
+        region: u64,
+        low: u64,
+        high: u64,
+        max_bytes: usize,
+    ) -> Result<Vec<replica::Entry>, LogError> {
+        self.0.entries(region, low, high, max_bytes)
+    }
+
+    fn tidy(&self) -> Result<(), LogError> {
+        self.0.tidy()
+    }
+
+    fn truncate(&self, region: u64, index: u64) -> Result<(), LogError> {
+        self.0.truncate(region, index)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+}

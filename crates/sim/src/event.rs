@@ -1,0 +1,99 @@
+//! Everything that can happen in the simulated world.
+
+use std::rc::Rc;
+
+use replica::{Message, SnapshotHead};
+
+use crate::client::{Answer, Request};
+use crate::faults::Fault;
+use crate::member::Files;
+
+pub enum Event {
+    /// To a node: its timer, in this life.
+    Tick {
+        node: u64,
+        life: u64,
+    },
+    /// A message of a region's replica arrives.
+    Message {
+        node: u64,
+        region: u64,
+        message: Box<Message>,
+    },
+    Request {
+        node: u64,
+        request: Request,
+    },
+    /// A sync of the node's log has ended.
+    Synced {
+        node: u64,
+        life: u64,
+    },
+    /// Entries asked for have been read.
+    Fetched {
+        node: u64,
+        life: u64,
+        region: u64,
+    },
+    /// A region that had to wait goes on applying.
+    Unstalled {
+        node: u64,
+        life: u64,
+        region: u64,
+    },
+    Checkpoint {
+        node: u64,
+        life: u64,
+    },
+    /// A snapshot of a region has been sent to a member.
+    Snapshot {
+        node: u64,
+        life: u64,
+        region: u64,
+        to: u64,
+        made: Box<(SnapshotHead, Rc<Files>)>,
+    },
+    /// To a session: the answer to its request.
+    Answer {
+        session: u32,
+        ticket: u64,
+        node: u64,
+        answer: Answer,
+    },
+    /// A session does something new, or has waited long enough for this ticket.
+    Wake {
+        session: u32,
+        ticket: u64,
+    },
+    /// A session asks again for what was refused.
+    Again {
+        session: u32,
+        ticket: u64,
+    },
+    /// Time for another fault.
+    Nemesis,
+    /// A fault ends.
+    Mend(Fault),
+    /// No more faults.
+    Calm,
+    /// Replicas that were removed are cleaned up.
+    Tidy,
+    /// Whether everybody has caught up is looked at.
+    Look,
+}
+
+impl Event {
+    /// The node it happens to, and the life it was meant for.
+    pub fn node(&self) -> Option<(u64, Option<u64>)> {
+        match *self {
+            Event::Tick { node, life }
+            | Event::Synced { node, life }
+            | Event::Fetched { node, life, .. }
+            | Event::Unstalled { node, life, .. }
+            | Event::Checkpoint { node, life }
+            | Event::Snapshot { node, life, .. } => Some((node, Some(life))),
+            Event::Message { node, .. } | Event::Request { node, .. } => Some((node, None)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the clients did and what they saw, in the order they saw it.
+//!
+//! A call is one request: one command, or several that happen together. It ends in one of three
+//! ways: *done*, with what was seen; *refused*, certainly without effect; *unknown*, for the answer
+//! never came, and then it may have happened at any time since, or may never happen.
+//!
+//! The same records can be made from real clients: nothing here knows of the simulator.
+
+/// What one command does to its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Get,
+    Set(String),
+    /// `SET key value GET`.
+    Swap(String),
+    /// `SET key value NX GET`: seen is what was there.
+    SetNew(String),
+    /// Tokens end with a comma, and each is used once.
+    Append(String),
+    Incr,
+    /// `GETDEL`. All actions that find a value tell it, so a value nobody saw had no effect on others.
+    Take,
+}
+
+/// What its reply told of the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing, or the reply did not come.
+    Nothing,
+    Text(Option<String>),
+    Number(i64),
+}
+
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub key: String,
+    pub action: Action,
+    pub seen: Seen,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Open,
+    Done,
+    Refused,
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub session: u32,
+    pub parts: Vec<Part>,
+    /// Moments of the history's own clock, which moves with each call and each return.
+    pub called: u64,
+    pub ended: Option<u64>,
+    pub fate: Fate,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    pub calls: Vec<Call>,
+    clock: u64,
+}
+
+impl History {
+    pub fn new() -> History {
+        History::default()
+    }
+
+    pub fn call(&mut self, session: u32, actions: Vec<(String, Action)>) -> usize {
+        self.clock += 1;
+        let part = |(key, action)| Part {
+            key,
+            action,
+            seen: Seen::Nothing,
+        };
+        self.calls.push(Call {
+            session,
+            parts: actions.into_iter().map(part).collect(),
+            called: self.clock,
+            ended: None,
+            fate: Fate::Open,
+        });
+        self.calls.len() - 1
+    }
+
+    pub fn done(&mut self, call: usize, seen: Vec<Seen>) {
+        self.end(call, Fate::Done);
+        if let Some(call) = self.calls.get_mut(call) {
+            for (part, seen) in call.parts.iter_mut().zip(seen) {
+                part.seen = seen;
+            }
+        }
+    }
+
+    pub fn refused(&mut self, call: usize) {
+        self.end(call, Fate::Refused);
+    }
+
+    pub fn unknown(&mut self, call: usize) {
+        self.end(call, Fate::Unknown);
+    }
+
+    fn end(&mut self, call: usize, fate: Fate) {
+        self.clock += 1;
+        if let Some(call) = self.calls.get_mut(call) {
+            call.fate = fate;
+            call.ended = Some(self.clock);
+        }
+    }
+
+    pub fn count(&self, fate: Fate) -> usize {
+        self.calls.iter().filter(|call| call.fate == fate).count()
+    }
+}
+
+/// One call in words.
+pub fn describe(call: &Call) -> String {
+    let mut text = format!("session {:2}", call.session);
+    for part in &call.parts {
+        let (key, seen) = (&part.key, &part.seen);
+        let action = match &part.action {
+            Action::Get => format!("GET {key}"),
+            Action::Set(value) => format!("SET {key} {value}"),
+            Action::Swap(value) => format!("SET {key} {value} GET"),
+            Action::SetNew(value) => format!("SET {key} {value} NX GET"),
+            Action::Append(token) => format!("APPEND {key} {token}"),
+            Action::Incr => format!("INCR {key}"),
+            Action::Take => format!("GETDEL {key}"),
+        };
+        let seen = match seen {
+            Seen::Nothing => String::new(),
+            Seen::Text(None) => " = nil".into(),
+            Seen::Text(Some(text)) => format!(" = {text:?}"),
+            Seen::Number(number) => format!(" = {number}"),
+        };
+        text.push_str(&format!("  {action}{seen}"));
+    }
+    let ended = call.ended.unwrap_or(0);
+    format!(
+        "{:5}..{ended:5} {:8} {text}",
+        call.called,
+        format!("{:?}", call.fate)
+    )
+}

@@ -1,0 +1,46 @@
+//! The whole cluster in one thread, under one seed.
+//!
+//! The real `replica`, `keyspace` and `command` code, and the server's own way to apply an entry, run
+//! on simulated clocks, disks and networks that do everything real ones do at their worst. Checkers
+//! look on. The same seed gives the same run, event by event, so what goes wrong once can be looked
+//! at for as long as it takes.
+//!
+//! ```text
+//!   plan ─► world ─┬─ queue: (time, number) ─► event ─► node ─► member ─► replica, keyspace
+//!   (seed)         ├─ network, clocks, disks                       │
+//!                  ├─ nemesis ─► faults              facts ◄───────┴──────► messages, answers
+//!                  └─ sessions ─► history               │
+//!                                    │                  │
+//!                        linear, kept ▼   agree, terms, ▼ serving
+//! ```
+//!
+//! `member` is the only file that drives a replica; `bugs` are what is planted to prove that the
+//! checkers see. [`run`] runs one seed; `make sim` runs new ones for as long as it is told.
+//!
+//! Deliberately absent: clocks, threads, files, sockets, randomness that is not from the seed. What
+//! is simulated here is not simulated twice: the transport's bytes, RocksDB and raft-engine have
+//! their own tests with real processes.
+
+mod bugs;
+pub mod check;
+mod client;
+mod clock;
+mod disk;
+mod event;
+mod faults;
+pub mod history;
+mod member;
+mod membership;
+mod network;
+mod node;
+mod plan;
+mod queue;
+mod run;
+mod sessions;
+mod trace;
+mod world;
+
+pub use bugs::Bug;
+pub use faults::Kind;
+pub use plan::Plan;
+pub use run::{Outcome, explain, explain_all, run};

@@ -1,0 +1,138 @@
+//! `make sim`: fresh seeds for a given time, or one seed again.
+//!
+//! ```text
+//!   sim --seconds 60 [--from SEED]     new seeds until the time is over; stops at the first failure
+//!   sim --seed 4711                    that one, twice, with its trace if it fails
+//!       --bug 1..6                     with a planted bug (`Bug::ALL`)
+//!       --elections 1                  with elections all the time
+//! ```
+
+use std::process::ExitCode;
+// A program, not the simulated world: it has to know how long it runs.
+#[allow(clippy::disallowed_types)]
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use sim::{Bug, Plan, explain, explain_all, run};
+
+#[derive(Default)]
+struct Wanted {
+    seconds: Option<u64>,
+    seed: Option<u64>,
+    from: Option<u64>,
+    bug: Option<u64>,
+    elections: Option<u64>,
+}
+
+impl Wanted {
+    fn plan(&self, seed: u64) -> Plan {
+        let plan = match self.elections {
+            Some(1) => Plan::of_elections(seed),
+            _ => Plan::new(seed),
+        };
+        let bug = self.bug.and_then(|nth| Bug::ALL.get(nth as usize - 1));
+        plan.with_bug(bug.copied().unwrap_or_default())
+    }
+}
+
+fn wanted() -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let number = words.next().and_then(|it| it.parse().ok());
+        let number = Some(number.ok_or_else(|| format!("{word} needs a number"))?);
+        match word.as_str() {
+            "--seconds" => wanted.seconds = number,
+            "--seed" => wanted.seed = number,
+            "--from" => wanted.from = number,
+            "--bug" => wanted.bug = number,
+            "--elections" => wanted.elections = number,
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    Ok(wanted)
+}
+
+fn main() -> ExitCode {
+    match wanted() {
+        Ok(wanted) => match wanted.seed {
+            Some(seed) => again(seed, &wanted.plan(seed)),
+            None => fresh(&wanted),
+        },
+        Err(error) => {
+            eprintln!("sim: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn again(seed: u64, plan: &Plan) -> ExitCode {
+    let outcome = run(plan);
+    let second = run(plan);
+    println!(
+        "seed {seed}: {} events, {} s, {} elections, {} entries, {} installs, {} calls done, {} unknown; trace {:016x}",
+        outcome.events,
+        outcome.took_us / 1_000_000,
+        outcome.elections,
+        outcome.entries,
+        outcome.installs,
+        outcome.done,
+        outcome.unknown,
+        outcome.trace_hash
+    );
+    if outcome.trace_hash != second.trace_hash {
+        println!(
+            "the second run has another trace: {:016x}",
+            second.trace_hash
+        );
+        return ExitCode::FAILURE;
+    }
+    match outcome.broken {
+        Some(_) => {
+            println!("{}", explain_all(&outcome));
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+#[allow(clippy::disallowed_methods, clippy::disallowed_types)]
+fn fresh(wanted: &Wanted) -> ExitCode {
+    let (seconds, from) = (wanted.seconds.unwrap_or(60), wanted.from);
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let first = from.unwrap_or_else(|| {
+        since_epoch.map_or(1, |it| it.as_millis() as u64) % 1_000_000_000 * 1000
+    });
+    let began = Instant::now();
+    let (mut told, mut seeds) = (0, 0);
+    let (mut simulated_us, mut calls, mut elections, mut undecided) = (0, 0, 0, 0);
+    for seed in first.. {
+        let passed = began.elapsed().as_secs();
+        if passed >= seconds {
+            break;
+        }
+        if passed >= told + 10 {
+            told = passed;
+            println!(
+                "{passed:5} s: {seeds} seeds from {first}, {calls} calls, {elections} elections"
+            );
+        }
+        let outcome = run(&wanted.plan(seed));
+        seeds += 1;
+        simulated_us += outcome.took_us;
+        calls += outcome.done;
+        elections += outcome.elections;
+        undecided += outcome.undecided;
+        if outcome.broken.is_some() {
+            println!("{}", explain(&outcome));
+            return ExitCode::FAILURE;
+        }
+    }
+    let passed = began.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds from {first}: nothing broken. {:.1} seeds/s, {} simulated hours, {calls} calls, \
+         {elections} elections, {undecided} keys undecided",
+        seeds as f64 / passed,
+        simulated_us / 3_600_000_000
+    );
+    ExitCode::SUCCESS
+}

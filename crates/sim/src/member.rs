@@ -1,0 +1,329 @@
+//! One replica and its keyspace on a node: the only file, with its parts, that drives
+//! `replica::Replica`.
+//!
+//! It stands for what `server::durable` does around a replica: requests gather while a write is on
+//! its way and become one entry (`compose`), committed entries are run by the server's own code
+//! (`apply`), reads go by lease or round (`read`), a state is exported and installed (`state`).
+
+mod apply;
+mod compose;
+mod read;
+mod state;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use keyspace::{Keyspace, Tuning};
+use replica::{
+    Committed, Confirmed, Fetch, MemberChange, Message, Ready, Replica, ReplicaConfig,
+    SnapshotHead, snapshot_head,
+};
+use server::Commands;
+
+pub use state::{Files, Kept};
+
+use crate::bugs::Bug;
+use crate::check::agree::Applied;
+use crate::client::{Answer, Request};
+use crate::disk::{Disk, Voteless};
+
+static COMMANDS: LazyLock<Commands> = LazyLock::new(Commands::new);
+static TUNING: LazyLock<Tuning> = LazyLock::new(Tuning::default);
+
+/// What a node does that others notice.
+#[derive(Default)]
+pub struct Effects {
+    /// With their region.
+    pub messages: Vec<(u64, Message)>,
+    pub answers: Vec<(Request, Answer)>,
+    /// Regions that wait for entries from the log.
+    pub fetches: Vec<u64>,
+    /// Regions that apply a little later.
+    pub stalls: Vec<u64>,
+    /// Snapshots made: region, for whom.
+    pub snapshots: Vec<(u64, u64, SnapshotHead, Rc<Files>)>,
+    pub facts: Vec<Fact>,
+    /// The node cannot go on.
+    pub failure: Option<String>,
+}
+
+/// What the checkers hear.
+#[derive(Debug)]
+pub enum Fact {
+    Started {
+        region: u64,
+        replica: u64,
+        applied: u64,
+    },
+    Leads {
+        region: u64,
+        replica: u64,
+        term: u64,
+    },
+    Applied(Applied),
+    Installed {
+        region: u64,
+        replica: u64,
+        index: u64,
+        digest: u64,
+    },
+}
+
+/// The node around a member, for the time of one event.
+pub struct Around<'a> {
+    pub disk: &'a mut Disk,
+    pub rng: &'a mut fastrand::Rng,
+    pub out: &'a mut Effects,
+    pub now_ms: u64,
+    pub wall_ms: u64,
+    pub bug: Bug,
+}
+
+/// How a replica is set up; the same on all nodes of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub keep_entries: u64,
+    pub quiet_ticks: usize,
+}
+
+/// Requests that became one entry.
+struct Flight {
+    index: u64,
+    term: u64,
+    requests: Vec<Request>,
+}
+
+pub struct Member {
+    pub replica: Replica,
+    space: Keyspace,
+    region: u64,
+    /// Position and members, as they are in the rows.
+    kept: Kept,
+    /// Of all rows of the region.
+    digest: u64,
+    /// The last entry that was run: index, term, stamp. Its rows may not be written yet.
+    ran: (u64, u64, u64),
+    turn: Vec<Request>,
+    flights: VecDeque<Flight>,
+    committed: VecDeque<Committed>,
+    is_stalled: bool,
+    fetch: Option<Fetch>,
+    /// Reads under these numbers.
+    asked: Vec<(u64, Request)>,
+    confirmed: Vec<Confirmed>,
+    last_stamp_ms: u64,
+    expiring: u64,
+    ready: Ready,
+}
+
+impl Member {
+    /// From what the disk holds; `kept` if it holds nothing yet.
+    pub fn open(
+        region: u64,
+        id: u64,
+        kept: &Kept,
+        limits: Limits,
+        around: &mut Around<'_>,
+    ) -> Result<Member, String> {
+        let disk = &mut *around.disk;
+        let kept = Kept::read(disk, region).unwrap_or_else(|| kept.clone());
+        let space = state::open_space(disk, region)?;
+        let mut applied = space.applied_index();
+        if around.bug == Bug::ApplyTwice && applied > kept.snapshot.index + 3 {
+            applied -= around.rng.u64(..3);
+        }
+        let config = ReplicaConfig {
+            region,
+            replica: id,
+            members: kept.members.clone(),
+            applied,
+            snapshot: kept.snapshot,
+            seed: around.rng.u64(..),
+            now_ms: match around.bug {
+                Bug::VoteAtOnce => 1,
+                _ => around.now_ms,
+            },
+            batch_bytes: 2000,
+            recent_bytes: 4000,
+            message_bytes: 2000,
+            keep_entries: limits.keep_entries,
+            quiet_ticks: limits.quiet_ticks,
+            ..ReplicaConfig::default()
+        };
+        let replica = match around.bug {
+            Bug::ForgetVote => Replica::new(config, &Voteless(disk.log.clone())),
+            _ => Replica::new(config, &*disk.log),
+        };
+        let replica = replica.map_err(|error| error.to_string())?;
+        let applied = replica.applied_index();
+        around.out.facts.push(Fact::Started {
+            region,
+            replica: id,
+            applied,
+        });
+        Ok(Member {
+            replica,
+            region,
+            kept,
+            digest: disk.digest(region),
+            ran: (applied, 0, space.last_stamp_ms()),
+            turn: Vec::new(),
+            flights: VecDeque::new(),
+            committed: VecDeque::new(),
+            is_stalled: false,
+            fetch: None,
+            asked: Vec::new(),
+            confirmed: Vec::new(),
+            last_stamp_ms: space.last_stamp_ms(),
+            expiring: 0,
+            ready: Ready::default(),
+            space,
+        })
+    }
+
+    pub fn id(&self) -> u64 {
+        self.replica.id()
+    }
+
+    pub fn tick(&mut self, around: &mut Around<'_>) {
+        match self.replica.is_quiet() {
+            // Now and then somebody thinks that a quiet leader's node may be gone.
+            true if around.rng.u32(..15) == 0 => self.replica.wake(around.now_ms),
+            true => {}
+            false => self.replica.tick(around.now_ms),
+        }
+        self.expire(around);
+        self.drive(around);
+    }
+
+    pub fn step(&mut self, message: Message, around: &mut Around<'_>) {
+        if let Some(head) = snapshot_head(&message)
+            && head.index > self.replica.committed_index()
+            && state::files_of(&head, around.disk).is_none()
+        {
+            return; // it comes again when they are here
+        }
+        // What does not fit is refused, and that is all.
+        let _ = self.replica.step(message, around.now_ms);
+        self.drive(around);
+    }
+
+    pub fn on_persisted(&mut self, number: u64, around: &mut Around<'_>) {
+        self.replica.on_persisted(number);
+        self.drive(around);
+    }
+
+    pub fn on_fetched(&mut self, around: &mut Around<'_>) {
+        if let Some(fetch) = self.fetch.take()
+            && let Err(error) = self.replica.fetch_now(&fetch, &*around.disk.log)
+        {
+            around.out.failure = Some(error.to_string());
+        }
+        self.drive(around);
+    }
+
+    /// Applying goes on.
+    pub fn on_unstalled(&mut self, around: &mut Around<'_>) {
+        self.is_stalled = false;
+        self.apply(around);
+        self.drive(around);
+    }
+
+    /// A snapshot got to `to`, or did not.
+    pub fn on_snapshot_sent(
+        &mut self,
+        to: u64,
+        head: Option<&SnapshotHead>,
+        around: &mut Around<'_>,
+    ) {
+        match head {
+            Some(head) => self.replica.on_snapshot_made(to, head),
+            None => self.replica.report_snapshot(to, false),
+        }
+        self.drive(around);
+    }
+
+    pub fn change_members(&mut self, changes: &[MemberChange], around: &mut Around<'_>) -> bool {
+        let done = self.replica.propose_members(changes, Vec::new());
+        self.drive(around);
+        done.is_ok()
+    }
+
+    pub fn transfer(&mut self, to: u64, around: &mut Around<'_>) {
+        let _ = self.replica.transfer_leader(to);
+        self.drive(around);
+    }
+
+    /// Everything applied is in the rows, and they are on disk: the log before may go.
+    pub fn on_flushed(&mut self, around: &mut Around<'_>) {
+        let index = self.replica.truncate_to(self.space.applied_index());
+        if let Err(error) = around.disk.truncate_log(self.region, index) {
+            around.out.failure = Some(error.to_string());
+        }
+    }
+
+    /// Whether it may answer reads right now, and in which term.
+    pub fn lease(&self, now_ms: u64) -> Option<u64> {
+        let may_serve = self.replica.may_serve(now_ms);
+        may_serve.then(|| self.replica.term())
+    }
+
+    /// What must be done, until there is nothing more.
+    pub fn drive(&mut self, around: &mut Around<'_>) {
+        loop {
+            self.compose(around);
+            if !self.replica.has_ready() || around.out.failure.is_some() {
+                break;
+            }
+            let mut ready = std::mem::take(&mut self.ready);
+            self.replica.ready(&mut ready);
+            self.take(&mut ready, around);
+            self.ready = ready;
+            self.apply(around);
+        }
+        self.serve(around);
+    }
+
+    fn take(&mut self, ready: &mut Ready, around: &mut Around<'_>) {
+        let (region, replica) = (self.region, self.id());
+        if let Some(term) = ready.became_leader {
+            around.out.facts.push(Fact::Leads {
+                region,
+                replica,
+                term,
+            });
+        }
+        if ready.lost_leadership {
+            // They were never proposed.
+            for request in self.turn.drain(..) {
+                let answer = Answer::Moved(self.replica.leader());
+                around.out.answers.push((request, answer));
+            }
+        }
+        if let Some(write) = ready.write.take()
+            && let Err(error) = around.disk.write_log(write)
+        {
+            around.out.failure = Some(error.to_string());
+        }
+        let messages = ready.messages.drain(..);
+        around.out.messages.extend(messages.map(|it| (region, it)));
+        if let Some(head) = ready.install.take()
+            && let Err(error) = self.install(&head, around)
+        {
+            around.out.failure = Some(error);
+        }
+        self.committed.extend(ready.committed.drain(..));
+        if let Some(fetch) = ready.fetch.take() {
+            self.fetch = Some(fetch);
+            around.out.fetches.push(region);
+        }
+        self.confirmed.append(&mut ready.reads);
+        for number in ready.reads_failed.drain(..) {
+            self.refuse_reads(number, around);
+        }
+        for to in ready.snapshots_wanted.drain(..) {
+            self.export(to, around);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests become entries.
+
+use keyspace::rows::Tier;
+use replica::Refused;
+use replica::entry::{EntryWriter, ExpireWriter};
+
+use super::{Around, Flight, Member};
+use crate::client::{Answer, Request};
+
+/// Keys removed by one entry.
+const DUE_KEYS: usize = 16;
+
+impl Member {
+    pub fn on_request(&mut self, request: Request, around: &mut Around<'_>) {
+        if request.is_read {
+            self.on_read(request, around);
+        } else if self.replica.is_leader() {
+            self.turn.push(request);
+        } else {
+            let answer = Answer::Moved(self.replica.leader());
+            around.out.answers.push((request, answer));
+        }
+        self.drive(around);
+    }
+
+    /// Makes one entry of all that waits, unless one is on its way to the disk.
+    pub(super) fn compose(&mut self, around: &mut Around<'_>) {
+        if self.turn.is_empty() || self.replica.writes_in_flight() > 0 {
+            return;
+        }
+        let requests = std::mem::take(&mut self.turn);
+        let mut entry = EntryWriter::new();
+        for words in requests.iter().flat_map(|request| &*request.commands) {
+            entry.push(0, words.iter().map(|word| word.as_slice()));
+        }
+        let stamp_ms = self.next_stamp(around.wall_ms);
+        let payload = entry.finish(stamp_ms, around.rng.u64(..));
+        match self.replica.propose(payload) {
+            Ok(()) => self.flights.push_back(Flight {
+                index: self.replica.last_index(),
+                term: self.replica.term(),
+                requests,
+            }),
+            Err(refused) => {
+                for request in requests {
+                    let answer = match refused {
+                        Refused::NotLeader { leader } => Answer::Moved(leader),
+                        _ => Answer::Refused,
+                    };
+                    around.out.answers.push((request, answer));
+                }
+            }
+        }
+    }
+
+    fn next_stamp(&mut self, wall_ms: u64) -> u64 {
+        let last = self.last_stamp_ms.max(self.space.last_stamp_ms());
+        self.last_stamp_ms = last.max(self.ran.2).max(wall_ms);
+        self.last_stamp_ms
+    }
+
+    /// Keys whose time has come are removed by an entry.
+    pub(super) fn expire(&mut self, around: &mut Around<'_>) {
+        if !self.replica.is_leader() || self.expiring > self.replica.applied_index() {
+            return;
+        }
+        let Ok(due) = self.space.due(around.wall_ms, DUE_KEYS, Tier::All) else {
+            return;
+        };
+        if due.is_empty() {
+            return;
+        }
+        let mut entry = ExpireWriter::new();
+        for (db, key, deadline_ms) in &due {
+            entry.push(*db, *deadline_ms, key);
+        }
+        let stamp_ms = self.next_stamp(around.wall_ms);
+        if self.replica.propose(entry.finish(stamp_ms, 0)).is_ok() {
+            self.expiring = self.replica.last_index();
+        }
+    }
+}

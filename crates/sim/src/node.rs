@@ -1,0 +1,183 @@
+//! A node: a clock, a disk, and the members of its regions. It lives, is stopped, dies, and starts
+//! again from what its disk kept.
+
+use std::collections::BTreeMap;
+
+use crate::bugs::Bug;
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::event::Event;
+use crate::member::{Around, Effects, Kept, Limits, Member};
+
+/// A tick of the server's timer.
+pub const TICK_US: u64 = 100_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Up,
+    /// As under SIGSTOP: what comes waits.
+    Paused,
+    Down,
+}
+
+/// What a node knows of a replica of its own, kept on disk.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub replica: u64,
+    /// What it begins with.
+    pub kept: Kept,
+    pub made_us: u64,
+}
+
+pub struct Node {
+    pub id: u64,
+    pub clock: Clock,
+    pub disk: Disk,
+    pub status: Status,
+    /// Starts so far: what was meant for a former life is dropped.
+    pub life: u64,
+    pub places: BTreeMap<u64, Place>,
+    pub members: BTreeMap<u64, Member>,
+    /// What came while it was paused.
+    pub held: Vec<Event>,
+    /// A sync takes this much longer.
+    pub slow_us: u64,
+    pub rng: fastrand::Rng,
+    bug: Bug,
+    limits: Limits,
+    /// Ticks of this life, and what the clock showed at its beginning.
+    ticks: u64,
+    began_ms: u64,
+}
+
+impl Node {
+    pub fn new(id: u64, rng: fastrand::Rng, bug: Bug, limits: Limits) -> Node {
+        Node {
+            id,
+            clock: Clock::new(),
+            disk: Disk::new(bug),
+            status: Status::Down,
+            life: 0,
+            places: BTreeMap::new(),
+            members: BTreeMap::new(),
+            held: Vec::new(),
+            slow_us: 0,
+            rng,
+            bug,
+            limits,
+            ticks: 0,
+            began_ms: 0,
+        }
+    }
+
+    /// What it takes for the time.
+    pub fn now_ms(&self, true_us: u64) -> u64 {
+        match self.bug {
+            Bug::LeaseByTicks => self.began_ms + self.ticks * TICK_US / 1000,
+            _ => self.clock.now_ms(true_us),
+        }
+    }
+
+    pub fn start(&mut self, true_us: u64, out: &mut Effects) {
+        let local_us = self.rng.u64(10_000_000..20_000_000);
+        self.clock.start(true_us, local_us);
+        self.status = Status::Up;
+        self.life += 1;
+        self.ticks = 0;
+        self.began_ms = self.clock.now_ms(true_us);
+        for region in self.places.keys().copied().collect::<Vec<_>>() {
+            self.open(region, true_us, out);
+        }
+    }
+
+    pub fn open(&mut self, region: u64, true_us: u64, out: &mut Effects) {
+        let Some(place) = self.places.get(&region).cloned() else {
+            return;
+        };
+        let (id, now_ms) = (self.id, self.now_ms(true_us));
+        let mut around = Around {
+            now_ms,
+            wall_ms: self.clock.wall_ms(true_us),
+            disk: &mut self.disk,
+            rng: &mut self.rng,
+            out,
+            bug: self.bug,
+        };
+        match Member::open(region, place.replica, &place.kept, self.limits, &mut around) {
+            Ok(mut member) => {
+                member.drive(&mut around);
+                self.members.insert(region, member);
+            }
+            Err(error) => out.failure = Some(format!("node {id} cannot start: {error}")),
+        }
+    }
+
+    /// The process is gone; what the disk keeps is decided by chance.
+    pub fn crash(&mut self) {
+        self.status = Status::Down;
+        self.members.clear();
+        self.held.clear();
+        self.disk.crash(&mut self.rng);
+    }
+
+    /// A replica that was removed is cleaned up.
+    pub fn destroy(&mut self, region: u64) {
+        self.places.remove(&region);
+        self.members.remove(&region);
+        Kept::remove(&mut self.disk, region);
+        self.disk.remove_region(region);
+    }
+
+    /// Runs `what` on the member of a region, if it is here.
+    pub fn with(
+        &mut self,
+        region: u64,
+        true_us: u64,
+        out: &mut Effects,
+        what: impl FnOnce(&mut Member, &mut Around<'_>),
+    ) {
+        let now_ms = self.now_ms(true_us);
+        if let Some(member) = self.members.get_mut(&region) {
+            let mut around = Around {
+                now_ms,
+                wall_ms: self.clock.wall_ms(true_us),
+                disk: &mut self.disk,
+                rng: &mut self.rng,
+                out,
+                bug: self.bug,
+            };
+            what(member, &mut around);
+        }
+    }
+
+    pub fn tick(&mut self, true_us: u64, out: &mut Effects) {
+        self.ticks += 1;
+        for region in self.members.keys().copied().collect::<Vec<_>>() {
+            self.with(region, true_us, out, |member, around| member.tick(around));
+        }
+    }
+
+    /// A sync has ended.
+    pub fn on_synced(&mut self, true_us: u64, out: &mut Effects) {
+        match self.disk.end_sync() {
+            Ok(done) => {
+                for (region, number) in done {
+                    self.with(region, true_us, out, |member, around| {
+                        member.on_persisted(number, around);
+                    });
+                }
+            }
+            Err(error) => out.failure = Some(error.to_string()),
+        }
+    }
+
+    /// All rows come to disk, then the log may be cut.
+    pub fn checkpoint(&mut self, true_us: u64, out: &mut Effects) {
+        self.disk.flush();
+        for region in self.members.keys().copied().collect::<Vec<_>>() {
+            self.with(region, true_us, out, |member, around| {
+                member.on_flushed(around);
+            });
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a run is going to be like: everything that is decided before it begins, from its seed.
+//!
+//! Every run has its own mixture (number of nodes, weather, which faults happen at all and how
+//! often): some bugs only show when one kind of fault comes often and another never.
+
+use crate::bugs::Bug;
+use crate::faults::Kind;
+use crate::member::Limits;
+use crate::network::Weather;
+
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub bug: Bug,
+    pub nodes: u64,
+    /// Members of a region at the beginning; they are on the first nodes.
+    pub replicas: u64,
+    pub regions: u64,
+    pub sessions: u32,
+    /// Of each kind, per region.
+    pub keys: usize,
+    pub weather: Weather,
+    pub sync_us: u64,
+    /// Between faults, on average.
+    pub fault_us: u64,
+    pub faults: Vec<Kind>,
+    pub chaos_us: u64,
+    pub limits: Limits,
+    /// Of a hundred reads, so many ask whoever they meet.
+    pub anywhere: u32,
+    /// Between checkpoints of a node.
+    pub checkpoint_us: u64,
+    /// A session rests so long between calls, on average.
+    pub think_us: u64,
+}
+
+impl Plan {
+    pub fn new(seed: u64) -> Plan {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let all = Kind::ALL;
+        let mut faults: Vec<Kind> = all.into_iter().filter(|_| rng.bool()).collect();
+        if faults.is_empty() {
+            faults.push(all[rng.usize(..all.len())]);
+        }
+        let often = |rng: &mut fastrand::Rng| match rng.u32(..3) {
+            0 => 0,
+            1 => 10,
+            _ => rng.u32(..100),
+        };
+        let nodes = *rng.choice(&[3, 3, 4, 5]).unwrap_or(&3);
+        Plan {
+            seed,
+            bug: Bug::None,
+            nodes,
+            replicas: if rng.bool() { 3 } else { nodes },
+            regions: *rng.choice(&[1, 1, 2, 3]).unwrap_or(&1),
+            sessions: rng.u32(3..=7),
+            keys: rng.usize(1..=3),
+            weather: Weather {
+                lost: often(rng),
+                doubled: often(rng),
+                late: often(rng) / 2,
+                delay_us: *rng.choice(&[200, 1000, 5000, 20_000]).unwrap_or(&1000),
+            },
+            sync_us: *rng.choice(&[100, 1000, 10_000]).unwrap_or(&1000),
+            fault_us: *rng
+                .choice(&[300_000, 1_000_000, 3_000_000])
+                .unwrap_or(&1_000_000),
+            faults,
+            chaos_us: 15_000_000,
+            limits: Limits {
+                keep_entries: *rng.choice(&[1, 5, 50]).unwrap_or(&5),
+                quiet_ticks: *rng.choice(&[0, 3, 30]).unwrap_or(&30),
+            },
+            anywhere: *rng.choice(&[0, 0, 20, 60]).unwrap_or(&0),
+            checkpoint_us: *rng
+                .choice(&[300_000, 2_000_000, 8_000_000])
+                .unwrap_or(&2_000_000),
+            think_us: *rng.choice(&[5_000, 20_000, 60_000]).unwrap_or(&20_000),
+        }
+    }
+
+    pub fn with_bug(mut self, bug: Bug) -> Plan {
+        self.bug = bug;
+        self
+    }
+
+    /// Elections all the time: leaders vanish, voters start anew, messages are late.
+    pub fn of_elections(seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        plan.weather.late = 100;
+        plan.weather.lost = 0;
+        plan.weather.delay_us = plan.weather.delay_us.min(5000);
+        plan.replicas = plan.nodes;
+        plan.limits.quiet_ticks = 0;
+        let faults = [
+            Kind::Restart,
+            Kind::Restart,
+            Kind::Pause,
+            Kind::Partition,
+            Kind::OneWay,
+        ];
+        plan.with_faults(&faults, 300_000)
+    }
+
+    /// Only these faults, this often.
+    pub fn with_faults(mut self, faults: &[Kind], fault_us: u64) -> Plan {
+        self.faults = faults.to_vec();
+        self.fault_us = fault_us;
+        self
+    }
+}

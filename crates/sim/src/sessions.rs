@@ -1,0 +1,226 @@
+//! The sessions' part of the loop: calls begin, are asked for here and there, and end.
+
+use crate::check::Broken;
+use crate::client::{Answer, Current, Request, read_reply, words};
+use crate::event::Event;
+use crate::history::Action;
+use crate::world::World;
+
+/// A session waits so long for an answer, and tries a call again for so long.
+const PATIENCE_US: u64 = 1_500_000;
+const CALL_US: u64 = 4_000_000;
+
+impl World {
+    fn tick_history(&mut self) {
+        self.moments.push(self.trace.events());
+    }
+
+    pub(crate) fn on_wake(&mut self, session: u32, ticket: u64) {
+        let at = &mut self.sessions[session as usize];
+        match &at.current {
+            Some(current) if current.request.ticket == ticket => self.give_up(session),
+            Some(_) => {}
+            None => self.begin_call(session),
+        }
+    }
+
+    /// No answer came: what was asked may have happened.
+    fn give_up(&mut self, session: u32) {
+        let at = &mut self.sessions[session as usize];
+        let Some(current) = at.current.take() else {
+            return;
+        };
+        self.say(&[5, session.into()], || {
+            format!("session {session} gives up")
+        });
+        self.end_call(session, &current, None, true);
+    }
+
+    fn begin_call(&mut self, session: u32) {
+        let is_auditor = session == self.plan.sessions;
+        if self.is_calm && !is_auditor {
+            return;
+        }
+        if self.now_us < self.lull_us {
+            let rest_us = self.lull_us - self.now_us;
+            self.after(rest_us, Event::Wake { session, ticket: 0 });
+            return;
+        }
+        let at = &mut self.sessions[session as usize];
+        let (region, actions, commands) = match is_auditor {
+            true => {
+                let Some(key) = self.audit.last().cloned() else {
+                    return;
+                };
+                let region = key[1..].split('.').next().and_then(|it| it.parse().ok());
+                let commands = vec![words(&key, &Action::Get)];
+                (region.unwrap_or(1), vec![(key, Action::Get)], commands)
+            }
+            false => at.choose(),
+        };
+        let is_read = actions.iter().all(|(_, action)| *action == Action::Get);
+        let is_read = is_read && !actions.is_empty();
+        let call = match actions.is_empty() {
+            true => None,
+            false => {
+                self.tick_history();
+                Some(self.history.call(session, actions))
+            }
+        };
+        let request = Request {
+            session,
+            ticket: 0,
+            region,
+            commands: commands.into(),
+            is_read,
+            anywhere: is_read && !is_auditor && self.rng.u32(..100) < self.plan.anywhere,
+        };
+        let at = &mut self.sessions[session as usize];
+        at.current = Some(Current {
+            request,
+            call,
+            asked: 0,
+            gives_up_us: self.now_us + CALL_US,
+        });
+        self.ask(session);
+    }
+
+    /// Sends the current call to the node that is thought to lead.
+    pub(crate) fn ask(&mut self, session: u32) {
+        let at = &mut self.sessions[session as usize];
+        let ticket = at.ticket();
+        let Some(current) = &mut at.current else {
+            return;
+        };
+        current.request.ticket = ticket;
+        let request = current.request.clone();
+        let node = match request.anywhere && current.asked == 0 {
+            true => at.rng.u64(1..=self.plan.nodes),
+            false => at.guess[request.region as usize],
+        };
+        self.say(&[10, session.into(), ticket, node], || {
+            let words = request.commands.iter().map(|words| words.join(&b' '));
+            let words: Vec<_> = words.map(|it| it.escape_ascii().to_string()).collect();
+            format!("session {session} asks node {node}: {}", words.join("; "))
+        });
+        if let Some(delay_us) = self.network.call(0, node) {
+            self.after(delay_us, Event::Request { node, request });
+        }
+        self.after(PATIENCE_US, Event::Wake { session, ticket });
+    }
+
+    pub(crate) fn on_answer(&mut self, session: u32, ticket: u64, node: u64, answer: Answer) {
+        let at = &mut self.sessions[session as usize];
+        let is_awaited = |current: &mut Current| current.request.ticket == ticket;
+        let Some(mut current) = at.current.take_if(is_awaited) else {
+            return;
+        };
+        let (session_word, region) = (u64::from(session), current.request.region);
+        let guess = &mut at.guess[region as usize];
+        match answer {
+            Answer::Done(replies) => {
+                if !current.request.anywhere {
+                    *guess = node;
+                }
+                self.say(&[6, session_word, node], || {
+                    let replies: Vec<_> = replies.iter().map(|it| it.escape_ascii()).collect();
+                    let replies: Vec<_> = replies.iter().map(ToString::to_string).collect();
+                    format!(
+                        "session {session} hears from node {node}: {}",
+                        replies.join(" ")
+                    )
+                });
+                self.end_call(session, &current, Some(replies), false);
+            }
+            Answer::Moved(_) | Answer::Refused => {
+                *guess = match answer {
+                    Answer::Moved(Some(leader)) => leader,
+                    Answer::Refused => node,
+                    _ => at.rng.u64(1..=self.plan.nodes),
+                };
+                self.say(&[7, session_word, node], || {
+                    format!("session {session} hears from node {node}: {answer:?}")
+                });
+                current.asked += 1;
+                if self.now_us > current.gives_up_us {
+                    self.end_call(session, &current, None, false);
+                    return;
+                }
+                self.try_again(session, current);
+            }
+        }
+    }
+
+    /// A call has ended: its replies, or none because it was refused, or because nobody knows.
+    fn end_call(
+        &mut self,
+        session: u32,
+        current: &Current,
+        replies: Option<Vec<Vec<u8>>>,
+        is_unknown: bool,
+    ) {
+        if let Some(call) = current.call {
+            self.tick_history();
+            match replies {
+                Some(replies) => self.record(call, &replies),
+                None if is_unknown => self.history.unknown(call),
+                None => self.history.refused(call),
+            }
+        }
+        let think_us = self.plan.think_us;
+        let at = &mut self.sessions[session as usize];
+        let rest_us = match self.is_calm {
+            true => 1000,
+            false => at.rng.u64(think_us / 10..think_us * 2),
+        };
+        self.after(rest_us, Event::Wake { session, ticket: 0 });
+    }
+
+    fn record(&mut self, call: usize, replies: &[Vec<u8>]) {
+        let parts = self.history.calls[call].parts.iter().zip(replies);
+        let seen = parts.map(|(part, reply)| read_reply(&part.key, &part.action, reply));
+        let seen: Option<Vec<_>> = seen.collect();
+        let Some(seen) = seen else {
+            let what = format!(
+                "{:?} was answered with {replies:?}",
+                self.history.calls[call]
+            );
+            self.fail(Broken::new("replies", what));
+            return;
+        };
+        if self.history.calls[call].session == self.plan.sessions {
+            self.note_audit(call, &replies[0]);
+        }
+        self.history.done(call, seen);
+    }
+
+    fn note_audit(&mut self, call: usize, reply: &[u8]) {
+        let key = self.history.calls[call].parts[0].key.clone();
+        if self.audit.last() == Some(&key) {
+            self.audit.pop();
+            let text = String::from_utf8_lossy(reply);
+            let value = text
+                .split_once("\r\n")
+                .and_then(|(_, rest)| rest.strip_suffix("\r\n"));
+            self.last.insert(key, value.map(Into::into));
+        }
+    }
+
+    /// A refused call is tried again: at once at first, then with a rest.
+    fn try_again(&mut self, session: u32, current: Current) {
+        let asked = current.asked;
+        let at = &mut self.sessions[session as usize];
+        at.current = Some(current);
+        if asked < 2 {
+            self.ask(session);
+            return;
+        }
+        // Nobody waits for the former answer any more.
+        let ticket = at.ticket();
+        if let Some(current) = &mut at.current {
+            current.request.ticket = ticket;
+        }
+        let rest_us = at.rng.u64(10_000..200_000);
+        self.after(rest_us, Event::Again { session, ticket });
+    }
+}

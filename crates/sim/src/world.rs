@@ -1,0 +1,508 @@
+//! The world: nodes, network, sessions and checkers, and the loop that lets one thing happen after
+//! the other. Everything follows from the plan, and the plan from its seed.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use replica::{FOUNDED, Members, SnapshotHead};
+
+use crate::check::{Broken, agree::Agree, serving, terms::Terms};
+use crate::client::{Answer, Session, key};
+use crate::event::Event;
+use crate::history::History;
+use crate::member::{Effects, Fact, Files, Kept};
+use crate::network::Network;
+use crate::node::{Node, Place, Status, TICK_US};
+use crate::plan::Plan;
+use crate::queue::Queue;
+use crate::trace::Trace;
+
+/// After the last fault, everything must be well again within this time.
+const RECOVERY_US: u64 = 40_000_000;
+/// What was under way at the last fault has come to an end by then.
+const SETTLE_US: u64 = 8_000_000;
+
+pub struct World {
+    pub(crate) plan: Plan,
+    pub(crate) now_us: u64,
+    queue: Queue<Event>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) network: Network,
+    pub(crate) nemesis: fastrand::Rng,
+    pub(crate) rng: fastrand::Rng,
+    /// Where each replica is; ids are never used again.
+    pub(crate) directory: BTreeMap<u64, u64>,
+    /// The last replica id given.
+    pub(crate) replicas: u64,
+    /// Nobody asks for anything before this.
+    pub(crate) lull_us: u64,
+    pub(crate) sessions: Vec<Session>,
+    pub history: History,
+    pub trace: Trace,
+    agree: Agree,
+    terms: Terms,
+    pub(crate) is_calm: bool,
+    calm_us: u64,
+    /// What is still to be read at the end; the first session does it.
+    pub(crate) audit: Vec<String>,
+    pub last: BTreeMap<String, Option<String>>,
+    pub broken: Option<Broken>,
+    is_over: bool,
+    pub installs: usize,
+    /// Moments of the history and the event they happened at.
+    pub(crate) moments: Vec<u64>,
+}
+
+impl World {
+    pub fn new(plan: Plan, with_texts: bool) -> World {
+        let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5eed);
+        let mut nodes: Vec<Node> = (1..=plan.nodes)
+            .map(|id| Node::new(id, rng.fork(), plan.bug, plan.limits))
+            .collect();
+        let mut directory = BTreeMap::new();
+        for region in 1..=plan.regions {
+            let voters: Vec<u64> = (1..=plan.replicas)
+                .map(|node| region * 100 + node)
+                .collect();
+            for (node, &replica) in nodes.iter_mut().zip(&voters) {
+                directory.insert(replica, node.id);
+                let kept = Kept {
+                    members: Members::of_voters(voters.clone()),
+                    snapshot: FOUNDED,
+                };
+                let place = Place {
+                    replica,
+                    kept,
+                    made_us: 0,
+                };
+                node.places.insert(region, place);
+            }
+        }
+        // The last one reads everything at the end.
+        let sessions =
+            (0..=plan.sessions).map(|id| Session::new(id, rng.fork(), plan.regions, plan.keys));
+        let sessions = sessions.collect();
+        let kinds = ['r', 'l', 'c'];
+        let all = (1..=plan.regions).flat_map(|region| kinds.map(|kind| (region, kind)));
+        let audit =
+            all.flat_map(|(region, kind)| (0..plan.keys).map(move |nth| key(kind, region, nth)));
+        let mut world = World {
+            network: Network::new(rng.fork(), plan.weather),
+            nemesis: rng.fork(),
+            calm_us: plan.chaos_us,
+            now_us: 0,
+            queue: Queue::new(),
+            nodes,
+            rng,
+            directory,
+            replicas: 1000,
+            lull_us: 0,
+            sessions,
+            history: History::new(),
+            trace: Trace::new(with_texts),
+            agree: Agree::default(),
+            terms: Terms::default(),
+            is_calm: false,
+            audit: audit.collect(),
+            last: BTreeMap::new(),
+            broken: None,
+            is_over: false,
+            installs: 0,
+            moments: vec![0],
+            plan,
+        };
+        for node in 1..=world.plan.nodes {
+            world.start(node);
+        }
+        for session in 0..world.plan.sessions {
+            world.after(500_000, Event::Wake { session, ticket: 0 });
+        }
+        world.after(2_000_000, Event::Nemesis);
+        world.after(2_000_000, Event::Tidy);
+        world.after(world.plan.chaos_us, Event::Calm);
+        // What is under way when the faults end may happen first.
+        let auditor = Event::Wake {
+            session: world.plan.sessions,
+            ticket: 0,
+        };
+        world.after(world.plan.chaos_us + SETTLE_US, auditor);
+        world
+    }
+
+    pub(crate) fn after(&mut self, wait_us: u64, event: Event) {
+        self.queue.push(self.now_us + wait_us, event);
+    }
+
+    pub(crate) fn say(&mut self, words: &[u64], text: impl FnOnce() -> String) {
+        self.trace.note(self.now_us, words, text);
+    }
+
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    pub fn elections(&self) -> usize {
+        self.terms.count()
+    }
+
+    pub fn entries(&self) -> usize {
+        self.agree.entries()
+    }
+
+    /// The event at which a moment of the history was.
+    pub fn event_at(&self, moment: u64) -> u64 {
+        let at = usize::try_from(moment).unwrap_or(usize::MAX);
+        self.moments.get(at).copied().unwrap_or(u64::MAX)
+    }
+
+    /// Runs until everything is over, something is broken, or so many events have been.
+    pub fn run(&mut self, most_events: u64) {
+        while !self.is_over && self.broken.is_none() && self.trace.events() < most_events {
+            let Some((at_us, _, event)) = self.queue.pop() else {
+                break;
+            };
+            self.now_us = at_us;
+            if self.now_us > self.calm_us + RECOVERY_US {
+                let what = format!(
+                    "{} keys could not be read after all was mended",
+                    self.audit.len()
+                );
+                self.fail(Broken::new("progress", what));
+                break;
+            }
+            self.happen(event);
+        }
+    }
+
+    pub(crate) fn fail(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
+    }
+
+    fn happen(&mut self, event: Event) {
+        if let Some((node, life)) = event.node() {
+            let at = &mut self.nodes[node as usize - 1];
+            let is_past = life.is_some_and(|life| life != at.life);
+            match at.status {
+                _ if is_past => return,
+                Status::Down => return,
+                Status::Paused => return at.held.push(event),
+                Status::Up => {}
+            }
+            let mut out = Effects::default();
+            self.at_node(node, event, &mut out);
+            self.carry_out(node, out);
+            self.check_leases();
+            return;
+        }
+        match event {
+            Event::Answer {
+                session,
+                ticket,
+                node,
+                answer,
+            } => self.on_answer(session, ticket, node, answer),
+            Event::Wake { session, ticket } => self.on_wake(session, ticket),
+            Event::Again { session, ticket } => {
+                let current = &self.sessions[session as usize].current;
+                if current
+                    .as_ref()
+                    .is_some_and(|it| it.request.ticket == ticket)
+                {
+                    self.ask(session);
+                }
+            }
+            Event::Nemesis if !self.is_calm => self.on_nemesis(),
+            Event::Mend(fault) if !self.is_calm => self.on_mend(fault),
+            Event::Calm => self.on_calm(),
+            Event::Tidy => self.on_tidy(),
+            Event::Look => self.on_look(),
+            _ => {}
+        }
+    }
+
+    fn at_node(&mut self, node: u64, event: Event, out: &mut Effects) {
+        let now_us = self.now_us;
+        let at = &mut self.nodes[node as usize - 1];
+        match event {
+            Event::Tick { life, .. } => {
+                let next_us = at.clock.true_us(TICK_US);
+                at.tick(now_us, out);
+                self.after(next_us, Event::Tick { node, life });
+            }
+            Event::Message {
+                region, message, ..
+            } => {
+                let kind = message.get_msg_type();
+                let head = [
+                    node,
+                    message.from,
+                    message.term,
+                    message.index,
+                    message.commit,
+                ];
+                let words = [&[1, kind as u64, message.entries.len() as u64][..], &head].concat();
+                self.trace.note(now_us, &words, || {
+                    let [_, from, term, index, commit] = head;
+                    let reject = if message.reject { " reject" } else { "" };
+                    format!(
+                        "node {node} hears {kind:?} of {from}: term {term} index {index} commit \
+                         {commit} entries {}{reject}",
+                        message.entries.len()
+                    )
+                });
+                let at = &mut self.nodes[node as usize - 1];
+                at.with(region, now_us, out, |member, around| {
+                    if message.to == member.id() {
+                        member.step(*message, around);
+                    }
+                });
+            }
+            Event::Request { request, .. } => {
+                let region = request.region;
+                match at.members.contains_key(&region) {
+                    true => at.with(region, now_us, out, |member, around| {
+                        member.on_request(request, around);
+                    }),
+                    false => out.answers.push((request, Answer::Moved(None))),
+                }
+            }
+            Event::Snapshot {
+                region, to, made, ..
+            } => self.on_snapshot(node, region, to, *made, out),
+            Event::Synced { .. } => at.on_synced(now_us, out),
+            Event::Fetched { region, .. } => at.with(region, now_us, out, |member, around| {
+                member.on_fetched(around);
+            }),
+            Event::Unstalled { region, .. } => at.with(region, now_us, out, |member, around| {
+                member.on_unstalled(around);
+            }),
+            Event::Checkpoint { life, .. } => {
+                at.checkpoint(now_us, out);
+                let wait_us = self.plan.checkpoint_us;
+                let wait_us = self.rng.u64(wait_us / 2..wait_us * 2);
+                self.after(wait_us, Event::Checkpoint { node, life });
+            }
+            _ => {}
+        }
+    }
+
+    /// What a node did reaches the others.
+    pub(crate) fn carry_out(&mut self, node: u64, out: Effects) {
+        let life = self.nodes[node as usize - 1].life;
+        for fact in out.facts {
+            self.on_fact(node, fact);
+        }
+        for (region, message) in out.messages {
+            let Some(&to) = self.directory.get(&message.to) else {
+                continue;
+            };
+            for delay_us in self.network.send(node, to) {
+                let message = Box::new(message.clone());
+                self.after(
+                    delay_us,
+                    Event::Message {
+                        node: to,
+                        region,
+                        message,
+                    },
+                );
+            }
+        }
+        for (request, answer) in out.answers {
+            let answer = match answer {
+                Answer::Moved(leader) => {
+                    Answer::Moved(leader.and_then(|it| self.directory.get(&it).copied()))
+                }
+                other => other,
+            };
+            if let Some(delay_us) = self.network.call(node, 0) {
+                let (session, ticket) = (request.session, request.ticket);
+                self.after(
+                    delay_us,
+                    Event::Answer {
+                        session,
+                        ticket,
+                        node,
+                        answer,
+                    },
+                );
+            }
+        }
+        for region in out.fetches {
+            let wait_us = self.rng.u64(100..20_000);
+            self.after(wait_us, Event::Fetched { node, life, region });
+        }
+        for region in out.stalls {
+            let wait_us = self.rng.u64(100..300_000);
+            self.after(wait_us, Event::Unstalled { node, life, region });
+        }
+        for (region, to, head, files) in out.snapshots {
+            let wait_us = self.rng.u64(1000..400_000);
+            let made = Box::new((head, files));
+            self.after(
+                wait_us,
+                Event::Snapshot {
+                    node,
+                    life,
+                    region,
+                    to,
+                    made,
+                },
+            );
+        }
+        if let Some(failure) = out.failure {
+            self.on_failure(node, failure);
+            return;
+        }
+        let at = &mut self.nodes[node as usize - 1];
+        if at.status != Status::Down && at.disk.begin_sync() {
+            let usual_us = self.plan.sync_us + at.slow_us;
+            let wait_us = self.rng.u64(usual_us / 2..usual_us * 2);
+            self.after(wait_us, Event::Synced { node, life });
+        }
+    }
+
+    /// The files are there, or not.
+    fn on_snapshot(
+        &mut self,
+        node: u64,
+        region: u64,
+        to: u64,
+        (head, files): (SnapshotHead, Rc<Files>),
+        out: &mut Effects,
+    ) {
+        let now_us = self.now_us;
+        let target = self.directory.get(&to).copied().unwrap_or(node);
+        let arrives = self.network.send(node, target).next().is_some();
+        let at = &mut self.nodes[target as usize - 1];
+        let arrives = arrives && at.status == Status::Up;
+        if arrives {
+            at.disk.keep_files(files);
+        }
+        self.say(&[8, node, to, head.index, arrives.into()], || {
+            format!(
+                "node {node} sends a snapshot at {} to {to}: {arrives}",
+                head.index
+            )
+        });
+        let head = arrives.then_some(&head);
+        let at = &mut self.nodes[node as usize - 1];
+        at.with(region, now_us, out, |member, around| {
+            member.on_snapshot_sent(to, head, around);
+        });
+    }
+
+    /// A node that cannot go on stops, loudly. Only a failing disk is a reason.
+    fn on_failure(&mut self, node: u64, failure: String) {
+        let at = &mut self.nodes[node as usize - 1];
+        if !at.disk.is_failing {
+            self.fail(Broken::new("node", format!("node {node}: {failure}")));
+            return;
+        }
+        self.say(&[104, node], || format!("node {node} stops: {failure}"));
+        let rest_us = self.nemesis.u64(100_000..2_000_000);
+        self.crash(node, rest_us);
+    }
+
+    fn on_fact(&mut self, node: u64, fact: Fact) {
+        let checked = match fact {
+            Fact::Started {
+                region,
+                replica,
+                applied,
+            } => {
+                self.agree.on_started(region, replica, applied);
+                self.say(&[2, region, replica, applied], || {
+                    format!("node {node} replica {replica} begins behind {applied}")
+                });
+                Ok(())
+            }
+            Fact::Leads {
+                region,
+                replica,
+                term,
+            } => {
+                self.say(&[3, region, replica, term], || {
+                    format!("node {node} replica {replica} leads region {region} in term {term}")
+                });
+                self.terms.on_leads(region, term, replica)
+            }
+            Fact::Applied(applied) => {
+                let digest = applied.digest.unwrap_or(0);
+                let words = [4, applied.replica, applied.index, applied.term, digest];
+                self.say(&words, || {
+                    format!(
+                        "node {node} replica {} applied {} of term {}: state {digest:016x}",
+                        applied.replica, applied.index, applied.term
+                    )
+                });
+                self.agree.on_applied(applied)
+            }
+            Fact::Installed {
+                region,
+                replica,
+                index,
+                digest,
+            } => {
+                self.say(&[9, replica, index, digest], || {
+                    format!("node {node} replica {replica} installed {index}: state {digest:016x}")
+                });
+                self.installs += 1;
+                self.agree.on_installed(region, replica, index, digest)
+            }
+        };
+        if let Err(broken) = checked {
+            self.fail(broken);
+        }
+    }
+
+    fn check_leases(&mut self) {
+        for region in 1..=self.plan.regions {
+            let up = self.nodes.iter().filter(|node| node.status == Status::Up);
+            let holders = up.filter_map(|node| {
+                let member = node.members.get(&region)?;
+                let now_ms = node.now_ms(self.now_us);
+                Some((member.id(), member.lease(now_ms)?))
+            });
+            let holders: Vec<_> = holders.collect();
+            if let Err(broken) = serving::check(region, &holders) {
+                self.fail(broken);
+            }
+        }
+    }
+
+    /// The node that leads a region in the latest term.
+    pub(crate) fn leader_of(&self, region: u64) -> Option<u64> {
+        let leaders = self.nodes.iter().filter_map(|node| {
+            let member = node.members.get(&region)?;
+            let leads = member.replica.is_leader();
+            leads.then(|| (member.replica.term(), node.id))
+        });
+        leaders.max().map(|(_, node)| node)
+    }
+
+    /// After the calm: whether all members of all regions are equal.
+    fn on_look(&mut self) {
+        let is_even = self.audit.is_empty()
+            && (1..=self.plan.regions).all(|region| {
+                let last = self.agree.last_index(region);
+                let leader = self
+                    .leader_of(region)
+                    .map(|node| &self.nodes[node as usize - 1]);
+                let leader = leader.and_then(|node| node.members.get(&region));
+                let counted = leader.map(|leader| leader.replica.members());
+                let is_even = |node: &Node| {
+                    let member = node.members.get(&region);
+                    member.is_none_or(|member| {
+                        let counts = counted.is_some_and(|it| it.contains(member.id()));
+                        !counts || member.replica.applied_index() == last
+                    })
+                };
+                counted.is_some() && self.nodes.iter().all(is_even)
+            });
+        match is_even {
+            true => self.is_over = true,
+            false => self.after(50_000, Event::Look),
+        }
+    }
+}

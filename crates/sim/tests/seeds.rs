@@ -1,0 +1,43 @@
+//! A fixed set of seeds, as `make test` runs them: nothing may break, and the same seed must do the
+//! same thing twice.
+
+use sim::{Plan, explain, run};
+
+/// Cut into several tests, so that they run beside each other.
+fn range(seeds: std::ops::Range<u64>) {
+    let (mut done, mut elections, mut installs) = (0, 0, 0);
+    let count = (seeds.end - seeds.start) as usize;
+    for seed in seeds {
+        let outcome = run(&Plan::new(seed));
+        assert!(outcome.broken.is_none(), "{}", explain(&outcome));
+        done += outcome.done;
+        elections += outcome.elections;
+        installs += outcome.installs;
+    }
+    // A simulation in which nothing happens finds nothing.
+    assert!(done > 100 * count, "{done} calls done");
+    assert!(elections > 2 * count, "{elections} elections");
+    assert!(installs > count / 8, "{installs} snapshots installed");
+}
+
+#[test]
+fn nothing_breaks_1() {
+    range(1000..1040);
+}
+
+#[test]
+fn nothing_breaks_2() {
+    range(2000..2040);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let mut hashes = std::collections::BTreeSet::new();
+    for seed in [1, 77, 4711, 1 << 40] {
+        let (one, two) = (run(&Plan::new(seed)), run(&Plan::new(seed)));
+        assert_eq!(one.trace_hash, two.trace_hash, "seed {seed}");
+        assert_eq!(one.events, two.events);
+        hashes.insert(one.trace_hash);
+    }
+    assert_eq!(hashes.len(), 4);
+}
