@@ -27,7 +27,7 @@ help:
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
 	@echo 'make differential  random commands on memory, rows and redis-server: equal replies, equal data (ROUNDS=$(ROUNDS), SEED=$(SEED))'
-	@echo 'make bench         redis-server and neokv side by side'
+	@echo 'make bench         redis-server and neokv side by side, three nodes beside etcd (ARGS="--only cluster")'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
 	@echo 'make expiry-stall  1 M keys expire at once: the slowest reply meanwhile'
 	@echo 'make big-restart   5 GB, kill -9: the time to the first answer'
@@ -92,7 +92,8 @@ differential: tools
 
 bench: build
 	@scripts/install bench
-	scripts/bench.py --neokv $(NEOKV) $(ARGS)
+	cargo build --release -p load
+	scripts/bench.py --neokv $(NEOKV) --load $(CARGO_TARGET_DIR)/release/load $(ARGS)
 
 compat: build
 	@scripts/install compat

@@ -47,6 +47,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         "sim",
         &["base", "resp", "keyspace", "command", "replica", "server"],
     ),
+    // the load generator of `make bench`: no part of the product
+    ("load", &["base"]),
 ];
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.
