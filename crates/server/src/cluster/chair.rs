@@ -369,6 +369,8 @@ impl Chair {
     }
 
     fn on_tick(&mut self) {
+        let durable = self.shared.durable.as_ref();
+        self.is_failed |= durable.is_some_and(|durable| durable.is_failed());
         if self.is_failed {
             return;
         }

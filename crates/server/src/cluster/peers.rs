@@ -105,6 +105,9 @@ impl Core {
     }
 
     fn step(&self, id: RegionId, from: NodeId, bytes: Bytes) {
+        if self.has_failed() {
+            return; // this node is dead to its peers
+        }
         let mut home = self.home.borrow_mut();
         let Some(region) = home.region_mut(id) else {
             drop(home);
@@ -119,7 +122,7 @@ impl Core {
             return;
         };
         if member.failed {
-            return; // this replica is dead to its peers
+            return;
         }
         let stepped = decode_message(&bytes).and_then(|message| {
             if let Some(peers) = member.peers.as_deref_mut() {
@@ -171,6 +174,9 @@ impl Core {
 
     /// Time passes for all regions that are home.
     pub(crate) fn tick_home(self: &Rc<Self>) {
+        if self.has_failed() {
+            return self.fail_home();
+        }
         let now_ms = clock_ms();
         let mut busy = Vec::new();
         for region in self.home.borrow_mut().present() {
@@ -342,6 +348,29 @@ impl Core {
         for batch in refused {
             self.redirect_batch(batch);
         }
+    }
+
+    /// All replicas of this core are silent from now on.
+    fn fail_home(self: &Rc<Self>) {
+        let places: Vec<RegionId> = self.home.borrow().places().collect();
+        for id in places {
+            let is_new = {
+                let mut home = self.home.borrow_mut();
+                let member = home.region_mut(id).and_then(|r| r.member.as_deref());
+                member.is_some_and(|member| !member.failed)
+            };
+            if is_new {
+                self.fail_region(id);
+            }
+            self.redirect_turn(id);
+        }
+        self.grant_next();
+    }
+
+    /// Nothing can be kept here any more: others have to lead.
+    pub(crate) fn has_failed(&self) -> bool {
+        let durable = self.shared.durable.as_ref();
+        durable.is_some_and(|durable| durable.is_failed())
     }
 
     /// A blocked session whose region is led elsewhere now.

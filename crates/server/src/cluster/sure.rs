@@ -37,6 +37,7 @@ impl Region {
     pub fn serving(&self) -> Serving {
         match self.member.as_deref() {
             Some(member) if member.peers.is_some() => match &member.replica {
+                _ if member.failed => Serving::No,
                 replica if !replica.is_leader() => Serving::No,
                 _ if member.ahead.is_some() => Serving::Later,
                 replica if replica.may_serve(clock_ms()) => Serving::Now,
@@ -78,6 +79,9 @@ impl Core {
         anywhere: bool,
     ) -> Result<(), Unserved> {
         let until = Instant::now() + Duration::from_millis(PATIENCE_MS);
+        if self.has_failed() {
+            return Err(Unserved::Elsewhere);
+        }
         loop {
             let ticket = Ticket::new(self);
             {

@@ -71,6 +71,7 @@ impl Core {
     /// Only if that does not help are commands refused, whatever the policy.
     fn admit_durable(self: &Rc<Self>, writes: bool, deny: bool) -> Result<(), Refusal> {
         if let (true, Some(durable)) = (writes, &self.shared.durable)
+            && self.shared.cluster.is_none()
             && let Some(refusal) = durable.refusal()
         {
             return Err(refusal);

@@ -123,6 +123,9 @@ impl Core {
             .as_ref()
             .and_then(|durable| durable.refusal())
         {
+            if self.shared.cluster.is_some() {
+                return self.redirect_turn(id); // others lead by now, or soon
+            }
             let mut home = self.home.borrow_mut();
             let batches = home.turn_mut(id).map(std::mem::take);
             drop(home);
@@ -469,6 +472,11 @@ impl Core {
             };
             member.failed = true;
             std::mem::take(&mut member.flights)
+        };
+        let refusal = match self.shared.cluster {
+            // Others may have it, and go on with it.
+            Some(_) => super::in_doubt(),
+            None => refusal,
         };
         for flight in flights {
             self.refuse_flight(id, flight, &refusal);
