@@ -1,7 +1,7 @@
 //! Nodes being started: their flags, their processes, and waiting for them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -67,13 +67,7 @@ impl Launch {
                 told = missing;
             }
             if changed.elapsed() > PATIENCE {
-                let logs = book.log(1);
-                return Err(format!(
-                    "still {told} after {} s. The nodes go on; see `neokv cluster status{}` and {}",
-                    PATIENCE.as_secs(),
-                    book.dir_flag(),
-                    logs.display()
-                ));
+                return Err(format!("still {told} after {} s", PATIENCE.as_secs()));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -87,11 +81,8 @@ impl Launch {
         for (number, child) in &mut self.children {
             if let Ok(Some(status)) = child.try_wait() {
                 let log = book.log(*number);
-                return Err(format!(
-                    "node {number} did not start ({status}). The end of {}:\n{}",
-                    log.display(),
-                    last_lines(&log)
-                ));
+                let end = log_end(&log);
+                return Err(format!("node {number} did not start ({status}). {end}"));
             }
         }
         Ok(())
@@ -132,7 +123,7 @@ fn arguments(book: &Book, node: &Node) -> Vec<String> {
 pub fn wait_for_join(launch: &mut Launch, book: &Book, number: u32) -> Result<(), String> {
     let port = book.node(number)?.peer_port;
     let line = probe::line(book)?;
-    launch.wait(book, || {
+    let waited = launch.wait(book, || {
         let view = probe::View::of(&line);
         let here = view.as_ref().and_then(|view| view.at(port));
         match here.is_some_and(|row| row.state == "up") {
@@ -141,6 +132,12 @@ pub fn wait_for_join(launch: &mut Launch, book: &Book, number: u32) -> Result<()
                 "waiting for node {number} to be part of the cluster"
             )),
         }
+    });
+    // A node that has ended has had its last words.
+    let runs = book.running(book.node(number)?).is_some();
+    waited.map_err(|why| match runs {
+        true => format!("{why}. {}", log_end(&book.log(number))),
+        false => why,
     })
 }
 
@@ -152,7 +149,7 @@ pub fn wait_for_service(launch: &mut Launch, book: &Book) -> Result<(), String> 
         .iter()
         .filter(|node| book.running(node).is_some())
         .collect();
-    launch.wait(book, || {
+    let waited = launch.wait(book, || {
         let Some(view) = probe::View::of(&line) else {
             return Err("waiting for the meta service".into());
         };
@@ -170,16 +167,24 @@ pub fn wait_for_service(launch: &mut Launch, book: &Book) -> Result<(), String> 
         }
         let heard = |node: &Node| view.at(node.peer_port).is_some_and(|row| row.state == "up");
         let ready = |node: &&&Node| heard(node) && probe::serves(node.redis_port);
-        let missing = running.iter().filter(|it| !ready(it));
+        let gone = |node: &&&Node| view.was_removed(node.peer_port);
+        let missing = running.iter().filter(|it| !gone(it) && !ready(it));
         let missing: Vec<String> = missing.map(|node| node.number.to_string()).collect();
         match missing.is_empty() {
             true => Ok(()),
             false => Err(format!("waiting for node {}", missing.join(", "))),
         }
-    })
+    });
+    let hint = format!("see `neokv cluster status{}`", book.dir_flag());
+    let logs = book.log(1).with_file_name("node-*.log");
+    waited.map_err(|why| format!("{why}. The nodes go on; {hint} and {}", logs.display()))
 }
 
-fn last_lines(log: &std::path::Path) -> String {
+fn log_end(log: &Path) -> String {
+    format!("The end of {}:\n{}", log.display(), last_lines(log))
+}
+
+fn last_lines(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();

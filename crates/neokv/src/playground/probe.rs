@@ -73,9 +73,17 @@ impl View {
 
     /// The node at a port that has not been given up.
     pub fn at(&self, peer_port: u16) -> Option<&NodeRow> {
-        let gone = |row: &&NodeRow| matches!(row.state.as_str(), "removed" | "replaced");
-        let mut here = self.nodes.iter().rev();
-        here.find(|row| row.peer.port == u32::from(peer_port) && !gone(row))
+        self.all_at(peer_port).rfind(|row| !is_gone(row))
+    }
+
+    /// There was a node at a port, and it has been given up.
+    pub fn was_removed(&self, peer_port: u16) -> bool {
+        self.at(peer_port).is_none() && self.all_at(peer_port).next().is_some()
+    }
+
+    fn all_at(&self, peer_port: u16) -> impl DoubleEndedIterator<Item = &NodeRow> {
+        let port = u32::from(peer_port);
+        self.nodes.iter().filter(move |row| row.peer.port == port)
     }
 
     pub fn slots_led_by(&self, node: u64) -> usize {
@@ -99,6 +107,10 @@ impl View {
     pub fn all_served(&self) -> bool {
         self.slots_served() == usize::from(SLOT_COUNT)
     }
+}
+
+fn is_gone(row: &NodeRow) -> bool {
+    matches!(row.state.as_str(), "removed" | "replaced")
 }
 
 fn is_led(row: &RegionRow) -> bool {

@@ -118,7 +118,9 @@ fn rows<'a>(book: &'a Book, view: Option<&View>) -> Vec<Row<'a>> {
     let row = |node: &'a Node| {
         let process = book.running(node);
         let heard = view.and_then(|view| view.at(node.peer_port));
+        let was_removed = view.is_some_and(|view| view.was_removed(node.peer_port));
         let state = match (process, heard) {
+            (_, None) if was_removed => "removed",
             (None, _) => "stopped",
             (Some(process), _) if process.is_paused() => "paused",
             (Some(_), Some(row)) => row.state.as_str(),

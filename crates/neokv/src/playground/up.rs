@@ -70,6 +70,15 @@ pub fn start(dir: &Path, number: u32) -> Result<(), String> {
     if let Some(process) = book.running(&node) {
         return Err(format!("node {number} runs already (pid {})", process.pid));
     }
+    let view = probe::View::patient(&probe::line(&book)?);
+    let data = book.data(number);
+    if view.is_some_and(|view| view.was_removed(node.peer_port)) && data.exists() {
+        return Err(format!(
+            "node {number} was removed from the cluster. To have it join as a new node, remove its \
+             data first: rm -r {}",
+            data.display()
+        ));
+    }
     check_ports(std::slice::from_ref(&node))?;
     let mut launch = Launch::new()?;
     let mut started = launch.start(&mut book, number);
