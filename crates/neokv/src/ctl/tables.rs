@@ -137,9 +137,29 @@ pub fn region(tables: &Tables) -> String {
 pub fn operators(tables: &Tables) -> String {
     match tables.operators.is_empty() {
         true => "no operators: nothing is being moved or repaired\n".into(),
-        false => operator_rows(&tables.operators),
+        false => {
+            // Oldest first: those that ended long ago are left out.
+            let ended = tables.operators.iter().filter(|row| row.ended).count();
+            let mut skip = ended.saturating_sub(ENDED_MAX);
+            let left_out = skip;
+            let mut rows = tables.operators.clone();
+            rows.retain(|row| {
+                let keep = !row.ended || skip == 0;
+                skip -= usize::from(!keep);
+                keep
+            });
+            match left_out {
+                0 => operator_rows(&rows),
+                n => format!(
+                    "{}and {n} before them: --json shows all\n",
+                    operator_rows(&rows)
+                ),
+            }
+        }
     }
 }
+
+const ENDED_MAX: usize = 20;
 
 fn operator_rows(rows: &[OperatorRow]) -> String {
     let mut table = Table::new(&["region", "operator", "aim", "step", "began", "by", "is"]);
