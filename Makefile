@@ -41,7 +41,7 @@ run: build
 
 # A playground in ./neokv-cluster; see docs/operations/cluster.md.
 cluster: build
-	$(NEOKV) cluster up --nodes 3 $(ARGS)
+	$(NEOKV) cluster up $(ARGS)
 
 cluster-down:
 	$(NEOKV) cluster down $(ARGS)
