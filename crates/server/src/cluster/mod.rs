@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   redirect   where a command has to go          sure      whether a region may be read here
+//!   forward    sessions with nodes that lead
 //!   peers      messages, ticks, roles             regions   replicas that come and go
 //!   snapshots  whole regions, out and in          members   changes of members
 //!   node       heartbeats to meta, its orders     chair     this node's member of meta
@@ -17,6 +18,7 @@
 
 mod chair;
 mod digests;
+pub mod forward;
 mod members;
 mod node;
 mod peers;
@@ -37,7 +39,8 @@ use meta::route::Routes;
 use meta::wire::{ReplicaReport, RouteNode, RouteTable};
 use transport::{RaftMessage, Transport};
 
-pub use peers::{Outbox, Peers, Turned};
+pub use peers::{Outbox, PATIENCE_MS, Peers, Turned};
+pub use redirect::{Astray, Leads, astray, no_leader};
 pub use regions::{Table, Task};
 pub use start::{is_cluster_data, start_cluster};
 pub use sure::{Serving, Unserved};

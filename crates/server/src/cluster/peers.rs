@@ -21,6 +21,7 @@ use replica::{
 
 use super::clock_ms;
 use super::seats::Seat;
+use super::sure::Unserved;
 use crate::cores::{Answer, Core, Region, RegionId};
 use crate::durable::in_doubt;
 
@@ -346,7 +347,7 @@ impl Core {
             self.refuse_flight(id, flight, &in_doubt());
         }
         for batch in refused {
-            self.redirect_batch(batch);
+            self.redirect_batch(batch, Unserved::Down);
         }
     }
 
@@ -398,7 +399,7 @@ impl Core {
             home.turn_mut(id).map(std::mem::take).unwrap_or_default()
         };
         for batch in batches {
-            self.redirect_batch(batch);
+            self.redirect_batch(batch, Unserved::Elsewhere);
         }
     }
 }

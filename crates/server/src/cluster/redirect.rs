@@ -1,7 +1,8 @@
 //! Where a command of a cluster's client has to go: here, or to the node that leads its slot.
 //!
 //! A session's core looks at the slot and sends what has no replica here away at once. Whether this
-//! node leads is known at the region's own core; it redirects from there.
+//! node leads is known at the region's own core; it redirects from there. While a leader is being
+//! chosen the word is TRYAGAIN, which the session keeps to itself and tries again ([`astray`]).
 
 use std::rc::Rc;
 
@@ -39,28 +40,123 @@ impl Cluster {
         }
     }
 
-    /// Whether a slot has a replica here; if not, who to ask.
-    #[inline]
-    pub fn check_slot(&self, slot: Slot) -> Result<(), Refusal> {
-        match self.places.of_slot(slot) {
-            NOWHERE => Err(self.moved(slot)),
-            _ => Ok(()),
+    /// Who answers for a slot, as far as this node knows.
+    pub fn leads(&self, slot: Slot) -> Leads {
+        let routes = self.routes();
+        if routes.region_of(slot).is_none() {
+            return Leads::Unassigned;
         }
+        match routes.leader_of(slot) {
+            Some(found) if found.node != self.node => Leads::There(found.redis.to_string()),
+            Some(_) if self.places.of_slot(slot) != NOWHERE => Leads::Here,
+            // Never to itself: this node does not lead, the news have not come round yet.
+            _ => Leads::Nobody,
+        }
+    }
+
+    /// Whether another node leads a slot, as far as this node knows.
+    #[inline]
+    pub fn is_led_there(&self, slot: Slot) -> bool {
+        let routes = self.routes();
+        let leader = routes
+            .region_of(slot)
+            .and_then(|region| routes.leader(region));
+        leader.is_some_and(|node| node != self.node)
+    }
+
+    /// Whether this is the address this node has told others.
+    pub fn is_me(&self, address: &str) -> bool {
+        let routes = self.routes();
+        let me = routes.node(self.node);
+        me.is_some_and(|node| node.redis.to_string() == address)
     }
 
     /// The answer for a slot that is led elsewhere, as far as this node knows.
     pub fn moved(&self, slot: Slot) -> Refusal {
-        let routes = self.routes();
-        if routes.region_of(slot).is_none() {
-            return Refusal::new("CLUSTERDOWN Hash slot not served");
+        match self.leads(slot) {
+            Leads::Unassigned => Refusal::new("CLUSTERDOWN Hash slot not served"),
+            Leads::There(address) => moved_to(slot, &address),
+            Leads::Here | Leads::Nobody => unsettled(),
         }
-        match routes.leader_of(slot) {
-            // Never to itself: this node does not lead, the news have not come round yet.
-            Some(found) if found.node != self.node => {
-                Refusal::text_of(format!("MOVED {slot} {}", found.redis))
+    }
+
+    /// What Redis Cluster does not have: other databases, and SORT by keys that are not named.
+    pub fn refuses(row: &Command, args: &Args<'_>) -> Option<Refusal> {
+        let line = match row.name {
+            "swapdb" => "ERR SWAPDB is not allowed in cluster mode",
+            "move" => "ERR MOVE is not allowed in cluster mode",
+            "copy" if names_database(args) => {
+                "ERR Copying to another database is not allowed in cluster mode"
             }
-            _ => Refusal::new("TRYAGAIN a leader for this slot is being chosen"),
+            "sort" | "sort_ro" if row.keys.touches_everything(args) => {
+                let is_by = (2..args.len()).any(|at| {
+                    args.is(at, "BY") && args.get(at + 1).is_some_and(|it| it.contains(&b'*'))
+                });
+                match is_by {
+                    true => "ERR BY option of SORT denied in Cluster mode.",
+                    false => "ERR GET option of SORT denied in Cluster mode.",
+                }
+            }
+            _ => return None,
+        };
+        Some(Refusal::new(line))
+    }
+}
+
+/// Who answers for a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leads {
+    Here,
+    /// At this advertised address.
+    There(String),
+    /// A leader is being chosen, or nobody has told us.
+    Nobody,
+    /// No region has this slot.
+    Unassigned,
+}
+
+fn moved_to(slot: Slot, address: &str) -> Refusal {
+    Refusal::text_of(format!("MOVED {slot} {address}"))
+}
+
+/// Sessions do not show this to clients before they have waited for it to end.
+fn unsettled() -> Refusal {
+    Refusal::new("TRYAGAIN a leader for this slot is being chosen")
+}
+
+/// What a client is told when nobody was found in time.
+pub fn no_leader() -> Refusal {
+    Refusal::new("CLUSTERDOWN The cluster is down: no leader was found for this slot in time")
+}
+
+/// `COPY … DB n` with another database than 0.
+fn names_database(args: &Args<'_>) -> bool {
+    (3..args.len()).any(|at| args.is(at, "DB") && args.int(at + 1).is_ok_and(|db| db != 0))
+}
+
+/// What a reply says about where its command has to go. Nothing has happened if it says anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Astray<'a> {
+    /// Try again in a moment.
+    Unsettled,
+    /// This address leads.
+    Moved(&'a str),
+}
+
+/// Looks at an encoded reply.
+#[inline]
+pub fn astray(reply: &[u8]) -> Option<Astray<'_>> {
+    match reply {
+        [b'-', b'T', ..] if reply.starts_with(b"-TRYAGAIN ") => Some(Astray::Unsettled),
+        [b'-', b'M', ..] => {
+            let line = reply
+                .strip_prefix(b"-MOVED ")?
+                .split(|&b| b == b'\r')
+                .next()?;
+            let (_, address) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+            Some(Astray::Moved(address))
         }
+        _ => None,
     }
 }
 
@@ -72,7 +168,7 @@ impl Core {
             return Refusal::new("ERR internal error");
         };
         if why == Unserved::Down {
-            return Refusal::new("CLUSTERDOWN The cluster is down");
+            return no_leader();
         }
         let place = cluster.places.of_slot(slot);
         let mut home = self.home.borrow_mut();
@@ -81,22 +177,26 @@ impl Core {
             let node = member.peers.as_ref()?.node_of(member.replica.leader()?)?;
             (node != cluster.node).then_some(node)
         });
+        let has_replica = member.is_some();
+        drop(home);
         let address = leader.and_then(|node| Some(cluster.routes().node(node)?.redis.to_string()));
         match address {
-            Some(address) => Refusal::text_of(format!("MOVED {slot} {address}")),
+            Some(address) => moved_to(slot, &address),
+            // It leads by now, or nobody does: what the routes say is older than that.
+            None if has_replica => unsettled(),
             None => cluster.moved(slot),
         }
     }
 
     /// Answers every command of a batch with where it should go. None of them has happened.
-    pub(crate) fn redirect_batch(self: &Rc<Self>, mut batch: BatchBox) {
+    pub(crate) fn redirect_batch(self: &Rc<Self>, mut batch: BatchBox, why: Unserved) {
         batch.replies.truncate(0);
         batch.ends.clear();
         for (at, &(stat, _)) in batch.heads.iter().enumerate() {
             let row = self.shared.commands.row(stat as usize);
             let slot = Cluster::slot_of(row, &batch.commands.args(at));
             let slot = slot.ok().flatten().unwrap_or_default();
-            let refusal = self.unserved(slot, Unserved::Elsewhere);
+            let refusal = self.unserved(slot, why);
             self.refuse(&refusal, &mut batch.replies);
             batch.ends.push(batch.replies.len());
             if batch.together {

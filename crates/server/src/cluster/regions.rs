@@ -205,7 +205,7 @@ impl Core {
             self.refuse_flight(id, flight, &crate::durable::in_doubt());
         }
         for batch in batches {
-            self.redirect_batch(batch);
+            self.redirect_batch(batch, crate::cluster::Unserved::Elsewhere);
         }
         // Those in line for it find it gone.
         self.grant_next();

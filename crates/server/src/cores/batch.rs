@@ -242,7 +242,8 @@ impl Core {
         let mut held = self.hold(&regions).await;
         if !held.has(&regions) {
             drop(held);
-            return self.refuse_next(batch, Unserved::Elsewhere);
+            // Those behind it must not run before it does.
+            return self.refuse_rest(batch, Unserved::Elsewhere);
         }
         held.load_keys_of(row, db, &args).await;
         let before = batch.replies.len();

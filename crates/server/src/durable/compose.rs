@@ -53,7 +53,7 @@ impl Core {
             }
             None => {
                 drop(home);
-                return self.redirect_batch(batch);
+                return self.redirect_batch(batch, crate::cluster::Unserved::Elsewhere);
             }
         }
         drop(home);

@@ -92,7 +92,8 @@ impl Group<'_> {
         };
         let gone: Vec<Wide> = self.members.extract_if(.., |wide| !is_held(wide)).collect();
         for wide in gone {
-            self.core.redirect_batch(wide.batch);
+            self.core
+                .redirect_batch(wide.batch, crate::cluster::Unserved::Elsewhere);
         }
     }
 

@@ -4,6 +4,8 @@
 //! Each node leads some slots: to clients all are masters. Followers are named only when they answer
 //! reads (`enable-follower-read`).
 
+mod keys;
+
 use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT, Slot};
 use command::{Arity, Command, Flags, Group};
@@ -21,6 +23,30 @@ const CLUSTER: Command = Command {
 };
 
 const SUBCOMMANDS: &[Command] = &[
+    sub(
+        CLUSTER,
+        "cluster|count-failure-reports",
+        Arity::Exactly(3),
+        ANYTIME,
+        "3.0.0",
+        "Returns how many nodes say that a node has failed.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|countkeysinslot",
+        Arity::Exactly(3),
+        ANYTIME,
+        "3.0.0",
+        "Counts the keys of a slot that this node leads.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|getkeysinslot",
+        Arity::Exactly(4),
+        ANYTIME,
+        "3.0.0",
+        "Returns keys of a slot that this node leads.",
+    ),
     sub(
         CLUSTER,
         "cluster|info",
@@ -63,11 +89,43 @@ const SUBCOMMANDS: &[Command] = &[
     ),
     sub(
         CLUSTER,
+        "cluster|redirects",
+        Arity::Exactly(2),
+        ANYTIME,
+        "7.0.0",
+        "Redirects this session, even if the node forwards for others.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|replicas",
+        Arity::Exactly(3),
+        ANYTIME,
+        "5.0.0",
+        "Lists the replicas of a node: none, every node leads.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|saveconfig",
+        Arity::Exactly(2),
+        ANYTIME,
+        "3.0.0",
+        "Does nothing: what a node knows is on disk.",
+    ),
+    sub(
+        CLUSTER,
         "cluster|shards",
         Arity::Exactly(2),
         ANYTIME,
         "7.0.0",
         "Lists slots with the nodes that hold them.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|slaves",
+        Arity::Exactly(3),
+        ANYTIME,
+        "3.0.0",
+        "As CLUSTER REPLICAS.",
     ),
     sub(
         CLUSTER,
@@ -85,7 +143,32 @@ const SUBCOMMANDS: &[Command] = &[
         "5.0.0",
         "Tells about the subcommands.",
     ),
+    not_here("cluster|addslots", Arity::AtLeast(3), "3.0.0"),
+    not_here("cluster|addslotsrange", Arity::AtLeast(4), "7.0.0"),
+    not_here("cluster|bumpepoch", Arity::Exactly(2), "3.0.0"),
+    not_here("cluster|delslots", Arity::AtLeast(3), "3.0.0"),
+    not_here("cluster|delslotsrange", Arity::AtLeast(4), "7.0.0"),
+    not_here("cluster|failover", Arity::AtLeast(2), "3.0.0"),
+    not_here("cluster|flushslots", Arity::Exactly(2), "3.0.0"),
+    not_here("cluster|forget", Arity::Exactly(3), "3.0.0"),
+    not_here("cluster|meet", Arity::AtLeast(4), "3.0.0"),
+    not_here("cluster|replicate", Arity::Exactly(3), "3.0.0"),
+    not_here("cluster|reset", Arity::AtLeast(2), "3.0.0"),
+    not_here("cluster|set-config-epoch", Arity::Exactly(3), "3.0.0"),
+    not_here("cluster|setslot", Arity::AtLeast(4), "3.0.0"),
 ];
+
+/// A subcommand that says what to do instead.
+const fn not_here(name: &'static str, arity: Arity, since: &'static str) -> Command {
+    sub(
+        CLUSTER,
+        name,
+        arity,
+        ANYTIME,
+        since,
+        "Is done by the cluster itself, or by `neokv ctl`.",
+    )
+}
 
 const FAST: Flags = Flags::FAST.union(ANYTIME);
 
@@ -93,14 +176,40 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: rows::container(CLUSTER, "cluster", "3.0.0", "Where slots are.", SUBCOMMANDS),
         run: SessionRun::Subcommands(&[
+            (
+                "cluster|count-failure-reports",
+                SessionRun::Now(failure_reports),
+            ),
+            (
+                "cluster|countkeysinslot",
+                SessionRun::Later(keys::count_keys),
+            ),
+            ("cluster|getkeysinslot", SessionRun::Later(keys::get_keys)),
             ("cluster|info", SessionRun::Now(info)),
             ("cluster|keyslot", SessionRun::Now(keyslot)),
             ("cluster|links", SessionRun::Now(links)),
             ("cluster|myid", SessionRun::Now(my_id)),
             ("cluster|nodes", SessionRun::Now(nodes)),
+            ("cluster|redirects", SessionRun::Now(redirects)),
+            ("cluster|replicas", SessionRun::Now(replicas)),
+            ("cluster|saveconfig", SessionRun::Now(save_config)),
             ("cluster|shards", SessionRun::Now(shards)),
+            ("cluster|slaves", SessionRun::Now(replicas)),
             ("cluster|slots", SessionRun::Now(slots)),
             ("cluster|help", SessionRun::Now(help)),
+            ("cluster|addslots", SessionRun::Now(instead)),
+            ("cluster|addslotsrange", SessionRun::Now(instead)),
+            ("cluster|bumpepoch", SessionRun::Now(instead)),
+            ("cluster|delslots", SessionRun::Now(instead)),
+            ("cluster|delslotsrange", SessionRun::Now(instead)),
+            ("cluster|failover", SessionRun::Now(instead)),
+            ("cluster|flushslots", SessionRun::Now(instead)),
+            ("cluster|forget", SessionRun::Now(instead)),
+            ("cluster|meet", SessionRun::Now(instead)),
+            ("cluster|replicate", SessionRun::Now(instead)),
+            ("cluster|reset", SessionRun::Now(instead)),
+            ("cluster|set-config-epoch", SessionRun::Now(instead)),
+            ("cluster|setslot", SessionRun::Now(instead)),
         ]),
     },
     SessionCommand {
@@ -174,7 +283,7 @@ fn info(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Re
             (sum.0 + it.sent_messages, sum.1 + it.received_messages)
         });
     let text = format!(
-        "cluster_enabled:1\r\ncluster_state:{}\r\ncluster_slots_assigned:{assigned}\r\n\
+        "cluster_state:{}\r\ncluster_slots_assigned:{assigned}\r\n\
          cluster_slots_ok:{served}\r\ncluster_slots_pfail:0\r\ncluster_slots_fail:{}\r\n\
          cluster_known_nodes:{}\r\ncluster_size:{}\r\ncluster_current_epoch:{}\r\n\
          cluster_my_epoch:{}\r\ncluster_stats_messages_sent:{}\r\n\
@@ -318,6 +427,66 @@ fn shards(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), 
     Ok(())
 }
 
+/// A node that this one knows, by its id as clients know it.
+fn find(cluster: &Cluster, id: &[u8]) -> Result<RouteNode, Refusal> {
+    let unknown = || {
+        let id = String::from_utf8_lossy(id);
+        Refusal::text_of(format!("ERR Unknown node {id}"))
+    };
+    let routes = cluster.routes();
+    let mut nodes = routes.nodes();
+    let node = nodes.find(|node| id_of(cluster, node.node).as_bytes() == id);
+    node.cloned().ok_or_else(unknown)
+}
+
+fn replicas(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    find(cluster_of(session)?, args.at(2))?;
+    reply.array(0);
+    Ok(())
+}
+
+fn failure_reports(
+    session: &mut Session,
+    args: &Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Refusal> {
+    let node = find(cluster_of(session)?, args.at(2))?;
+    reply.int_bool(!node.alive);
+    Ok(())
+}
+
+fn save_config(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    cluster_of(session)?;
+    reply.ok();
+    Ok(())
+}
+
+/// What Redis Cluster has people do, and who does it here.
+fn instead(session: &mut Session, args: &Args<'_>, _: &mut Reply) -> Result<(), Refusal> {
+    cluster_of(session)?;
+    let name = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
+    let what = match &*name {
+        "MEET" => "a node joins by being started with `neokv server --join host:peer-port`",
+        "FORGET" => "a node that is gone is replaced by itself, see `neokv ctl nodes`",
+        "FAILOVER" => "a region's leader is moved with `neokv ctl transfer-leader`",
+        "REPLICATE" => "a region's replicas are changed with `neokv ctl add-replica`",
+        "RESET" => "stop the node, remove its data directory and let it join again",
+        "BUMPEPOCH" | "SET-CONFIG-EPOCH" => "epochs are counted by the cluster itself",
+        _ => "slots belong to regions, which the cluster places itself, see `neokv ctl regions`",
+    };
+    Err(Refusal::text_of(format!(
+        "ERR CLUSTER {name} is not done here: {what}"
+    )))
+}
+
+/// This session follows redirects itself.
+fn redirects(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    cluster_of(session)?;
+    session.redirects = true;
+    reply.ok();
+    Ok(())
+}
+
 fn links(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let cluster = cluster_of(session)?;
     let peers = cluster.transport.peers();
@@ -349,6 +518,12 @@ fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal>
         reply,
         "CLUSTER",
         &[
+            "COUNT-FAILURE-REPORTS <node-id>",
+            "    Return 1 if <node-id> has not been heard of lately.",
+            "COUNTKEYSINSLOT <slot>",
+            "    Return the number of keys in <slot>.",
+            "GETKEYSINSLOT <slot> <count>",
+            "    Return key names stored by current node in a slot.",
             "INFO",
             "    Return information about the cluster.",
             "KEYSLOT <key>",
@@ -359,6 +534,10 @@ fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal>
             "    Return the node id.",
             "NODES",
             "    Return cluster configuration seen by node.",
+            "REDIRECTS",
+            "    Redirect this session, even if the node forwards for others.",
+            "REPLICAS <node-id>",
+            "    Return <node-id> replicas: every node leads, so there are none.",
             "SHARDS",
             "    Return information about slot range mappings and the nodes associated with them.",
             "SLOTS",

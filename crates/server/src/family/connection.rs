@@ -149,6 +149,12 @@ fn reset(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
     session.client.set_name(b"");
     session.client.no_evict.store(false, Ordering::Relaxed);
     session.reply_mode = ReplyMode::On;
+    session.readonly = false;
+    session.redirects = session
+        .shared()
+        .cluster
+        .as_ref()
+        .is_none_or(|it| it.redirects);
     session.authenticated = session.shared().settings.current().requirepass.is_empty();
     speak(session, reply, Protocol::Resp2);
     reply.simple("RESET");
@@ -255,7 +261,13 @@ fn hello(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<()
     });
     reply.bulk(b"id");
     reply.int(session.id as i64);
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+    // A node that forwards is to its clients as one that is alone.
+    let cluster = session.shared().cluster.as_ref();
+    let mode = match cluster.is_some_and(|it| it.redirects) {
+        true => "cluster",
+        false => "standalone",
+    };
+    for (key, value) in [("mode", mode), ("role", "master")] {
         reply.bulk(key.as_bytes());
         reply.bulk(value.as_bytes());
     }

@@ -146,13 +146,12 @@ async fn on_key(
     run: OnKey,
 ) -> Result<(), Refusal> {
     let key = args.at(2);
-    let region = session.shared().map.region_of(key);
     let (db, tuning) = (session.db, session.shared().settings.current());
     let mut held = session.hold_all().await;
     held.load_missing_of(vec![(db, key.into())]).await;
-    let result = match held.spaces().nth(region) {
-        Some(space) => {
-            let view = View::one(space, db, now_ms(), 0, &tuning.tuning);
+    let result = match held.region_of(key) {
+        Some(region) => {
+            let view = View::one(&mut region.space, db, now_ms(), 0, &tuning.tuning);
             run(&view, key, reply)
         }
         None => Err(Refusal::NoSuchKey),

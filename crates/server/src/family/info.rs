@@ -165,7 +165,10 @@ fn text(session: &Session, chosen: &[&str], totals: &Totals) -> String {
             "commandstats" => sections::commandstats(lines, shared),
             "errorstats" => sections::errorstats(lines, shared),
             "latencystats" => sections::latencystats(lines, shared),
-            "cluster" => lines.add("cluster_enabled", u8::from(shared.cluster.is_some())),
+            "cluster" => {
+                let is_cluster = shared.cluster.as_ref().is_some_and(|it| it.redirects);
+                lines.add("cluster_enabled", u8::from(is_cluster));
+            }
             "keyspace" => sections::keyspace(lines, totals),
             _ => {}
         }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use base::Refusal;
+use base::slot::slot_of;
 use command::{Arity, Command, Flags, Group, Keys, Run};
 use resp::{Args, Reply};
 
+use crate::cluster::Unserved;
 use crate::cores::WatchFlag;
 use crate::session::{Multi, Watch, exec};
 use crate::{Later, Session, SessionCommand, SessionRun};
@@ -121,11 +123,18 @@ fn watch<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
         if session.multi.is_some() {
             return Err(Refusal::new("ERR WATCH inside MULTI is not allowed"));
         }
+        let slot = slot_of(args.at(1));
+        if session.forwards() && session.watch_away(slot, args, reply).await?.is_some() {
+            return Ok(());
+        }
         let map = session.shared().map.clone();
         let mut regions: Vec<_> = args.iter_from(1).map(|key| map.region_of(key)).collect();
         regions.sort_unstable();
         regions.dedup();
         let mut held = session.hold(&regions).await;
+        if !held.has(&regions) {
+            return Err(session.core.unserved(slot, Unserved::Elsewhere));
+        }
         let db = session.db;
         let keys = args.iter_from(1).map(|key| (db, key.into()));
         held.load_missing_of(keys.collect()).await;

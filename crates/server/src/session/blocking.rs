@@ -44,11 +44,12 @@ impl Connection {
             return Ok(());
         };
         let out = &mut self.work.out;
+        let client = session.client.clone();
         let call = Call {
             row,
             stat,
             db: session.db,
-            client: &session.client,
+            client: &client,
             is_held: true,
         };
         if let Err(refusal) = core.admit(&call) {
@@ -69,21 +70,13 @@ impl Connection {
                 at: *region,
             };
             let pending = &mut self.work.pending;
-            pending.push(
-                &core,
-                &session.client,
-                lane,
-                row,
-                stat,
-                session.db,
-                &args,
-                out,
-            );
-            pending.settle(&core, session.protocol, out).await;
+            pending.push(session, lane, row, stat, &args, out);
+            pending.settle(&mut self.work.session, out).await;
             if out.len() > before {
                 return Ok(());
             }
         }
+        let session = &self.work.session;
         let (ticket, waiter, timeout) = {
             let mut held = core.hold(&regions).await;
             core.begin_batch();
@@ -138,7 +131,6 @@ impl Connection {
         self.flush().await.inspect_err(|_| {
             let _ = waiter.claim.cancel();
         })?;
-        let client = self.work.session.client.clone();
         client.take_unblock();
         client.blocked.store(true, Ordering::Release);
         core.stats().blocked_clients.add(1);

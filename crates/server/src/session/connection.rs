@@ -294,8 +294,7 @@ impl Connection {
         let is_durable = work.session.core.shared.durable.is_some();
         self.input.ahead.run_later = is_durable && !work.pending.is_empty();
         if !work.pending.is_empty() {
-            let (core, protocol) = (work.session.core.clone(), work.session.protocol);
-            work.pending.settle(&core, protocol, &mut work.out).await;
+            work.pending.settle(&mut work.session, &mut work.out).await;
         }
     }
 

@@ -10,6 +10,7 @@
 //! with all others.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use base::{DbIndex, Refusal, Slot};
 use command::{Flags, Run};
@@ -18,8 +19,9 @@ use resp::{Args, Reply};
 
 use super::Session;
 use super::blocking::nil;
+use super::strays::PAUSE;
 use super::turn::{Slow, Step, Work, feed_monitors};
-use crate::cluster::{Cluster, Unserved};
+use crate::cluster::{Astray, Cluster, Unserved, astray, no_leader};
 use crate::commands::{Later, SessionRun, wrong_arity};
 use crate::cores::{
     Answer, Batch, BatchBox, Call, CoreId, Held, Kept, Ran, RegionId, Route, WatchFlag, route,
@@ -35,8 +37,9 @@ pub struct Multi {
     pub writes: bool,
     /// One of them may need memory.
     needs_memory: bool,
-    /// The slot of their keys (cluster).
+    /// The slot of their keys, and whether there are keys of others (cluster).
     pub slot: Option<Slot>,
+    crosses: bool,
     commands: Kept,
     /// Row number and statistics number of each.
     heads: Vec<(usize, usize)>,
@@ -50,9 +53,15 @@ impl Multi {
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
+
+    /// Calls `run` with every command.
+    pub(super) fn each(&self, mut run: impl FnMut(&Args<'_>)) {
+        (0..self.len()).for_each(|at| run(&self.commands.args(at)));
+    }
 }
 
 /// A watched key.
+#[derive(Clone)]
 pub struct Watch {
     pub db: DbIndex,
     pub key: Box<[u8]>,
@@ -82,8 +91,10 @@ impl Work {
                 let refusal = Refusal::new("ERR transaction too big");
                 return self.reject(Some(stat), &refusal);
             }
-            if core.shared.cluster.is_some() && multi.slot.is_none() {
-                multi.slot = Cluster::slot_of(row, args).ok().flatten();
+            if core.shared.cluster.is_some()
+                && let Ok(Some(slot)) = Cluster::slot_of(row, args)
+            {
+                multi.crosses |= *multi.slot.get_or_insert(slot) != slot;
             }
             multi.writes |= row.is_write();
             multi.needs_memory |= row.flags.contains(Flags::DENYOOM);
@@ -122,6 +133,7 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
     let watched = std::mem::take(&mut session.watched);
     session.publish();
     if multi.aborted {
+        session.unwatch();
         return Err(Refusal::new(
             "EXECABORT Transaction discarded because of previous errors.",
         ));
@@ -132,18 +144,69 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
             refusal.text()
         )));
     }
+    if multi.crosses {
+        session.unwatch();
+        return Err(Refusal::new(
+            "CROSSSLOT Keys in request don't hash to the same slot",
+        ));
+    }
+    if session.shared().cluster.is_none() {
+        return run_here(session, &multi, &watched, reply).await;
+    }
+    let until = session.patience();
+    let mut hint = None;
+    loop {
+        let has_watched = !watched.is_empty();
+        if session.forwards()
+            && let Some(()) = session
+                .exec_away(&multi, has_watched, hint.take(), reply)
+                .await?
+        {
+            return Ok(());
+        }
+        let before = reply.len();
+        if let Err(refusal) = run_here(session, &multi, &watched, reply).await {
+            reply.truncate(before);
+            reply.refusal(&refusal);
+        }
+        match astray(reply.as_bytes().get(before..).unwrap_or_default()) {
+            Some(Astray::Moved(address)) if session.forwards() => hint = Some(address.into()),
+            Some(Astray::Unsettled) if Instant::now() < until => {}
+            Some(Astray::Unsettled) => {
+                reply.truncate(before);
+                return Err(no_leader());
+            }
+            _ => return Ok(()),
+        }
+        reply.truncate(before);
+        if has_watched && session.forwards() {
+            // Who led when they were watched does no more: nobody knows what became of the keys.
+            reply.null_array();
+            return Ok(());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Runs a transaction on this node.
+async fn run_here(
+    session: &mut Session,
+    multi: &Multi,
+    watched: &[Watch],
+    reply: &mut Reply,
+) -> Result<(), Refusal> {
     if watched.is_empty()
-        && let Some(region) = session.region_of_entry(&multi)
+        && let Some(region) = session.region_of_entry(multi)
     {
-        session.send_transaction(region, &multi, reply).await;
+        session.send_transaction(region, multi, reply).await;
         return Ok(());
     }
-    let regions = session.regions_of_transaction(&multi, &watched);
-    if session.may_gather(&multi) {
+    let regions = session.regions_of_transaction(multi, watched);
+    if session.may_gather(multi) {
         let wide = Wide {
             regions,
-            watched: Some(watched),
-            batch: session.batch_of(&multi, session.core.id),
+            watched: Some(watched.to_vec()),
+            batch: session.batch_of(multi, session.core.id),
         };
         match session.core.run_wide(wide).await {
             Some(batch) => reply.raw(batch.replies.as_bytes()),
@@ -153,7 +216,7 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
     }
     if !regions.is_empty() {
         let held = session.core.hold(&regions).await;
-        if !held.has(&regions) {
+        if multi.slot.is_some() && !held.has(&regions) {
             let slot = multi.slot.unwrap_or_default();
             return Err(session.core.unserved(slot, Unserved::Elsewhere));
         }
@@ -166,14 +229,14 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         held.load_missing_of(keys.collect()).await;
     }
     let has_changed = match &mut session.held {
-        Some(held) => held.has_changed(&watched),
+        Some(held) => held.has_changed(watched),
         None => false,
     };
     let result = if has_changed {
         reply.null_array();
         Ok(())
     } else {
-        session.run_transaction(&multi, reply).await
+        session.run_transaction(multi, reply).await
     };
     session.in_exec = false;
     let mut held = session.held.take();

@@ -6,6 +6,8 @@
 //!   slow         commands that wait: for regions, for time, for a file
 //!   pending      commands on other cores, replies in request order
 //!   exec         MULTI … EXEC          blocking   BLPOP and its kin
+//!   strays       commands for other nodes          away        the same, for those that wait
+//!   everywhere   KEYS, SCAN … over all nodes
 //!   socket       the operating system's part
 //! ```
 //!
@@ -14,12 +16,15 @@
 //! it changes the session.
 
 mod ahead;
+mod away;
 mod blocking;
 mod connection;
+mod everywhere;
 mod exec;
 mod pending;
 mod slow;
 mod socket;
+mod strays;
 mod turn;
 
 use std::rc::Rc;
@@ -31,8 +36,10 @@ use resp::Protocol;
 
 use crate::Shared;
 use crate::clients::Client;
+use crate::cluster::forward::Upstreams;
 use crate::cores::{Core, Held, RegionId};
 
+use away::WatchedAway;
 pub(crate) use blocking::nil;
 pub use connection::serve;
 pub use exec::{Multi, Watch, exec};
@@ -62,6 +69,12 @@ pub struct Session {
     pub close_after_reply: bool,
     /// READONLY: reads may be answered by replicas that do not lead (cluster).
     pub readonly: bool,
+    /// It is told where to go; else its commands are taken there (cluster).
+    pub redirects: bool,
+    /// Its sessions with other nodes.
+    upstreams: Option<Box<Upstreams>>,
+    /// What is watched at another node.
+    watched_away: Option<WatchedAway>,
     /// In MONITOR.
     pub monitor: bool,
     /// Between MULTI and EXEC.
@@ -76,6 +89,7 @@ pub struct Session {
 impl Session {
     fn new(core: Rc<Core>, client: Arc<Client>) -> Self {
         let authenticated = core.settings().requirepass.is_empty();
+        let redirects = core.shared.cluster.as_ref().is_none_or(|it| it.redirects);
         Session {
             id: client.id,
             core,
@@ -86,6 +100,9 @@ impl Session {
             reply_mode: ReplyMode::On,
             close_after_reply: false,
             readonly: false,
+            redirects,
+            upstreams: None,
+            watched_away: None,
             monitor: false,
             multi: None,
             watched: Vec::new(),
@@ -113,6 +130,13 @@ impl Session {
     /// Ends WATCH. The regions notice by themselves that nobody is interested any more.
     pub fn unwatch(&mut self) {
         self.watched.clear();
+        if let Some(away) = self.watched_away.take() {
+            self.upstreams().close(&away.address);
+        }
+    }
+
+    fn upstreams(&mut self) -> &mut Upstreams {
+        self.upstreams.get_or_insert_with(Box::default)
     }
 
     /// Takes regions (ascending, each once) out of their cores; nothing else runs on them until

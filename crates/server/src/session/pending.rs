@@ -8,14 +8,13 @@
 //!
 //! While nothing is pending, replies are written straight to the output and this costs nothing.
 
-use std::rc::Rc;
-use std::sync::Arc;
+use base::Slot;
+use command::{Command, Run};
+use resp::{Args, Reply};
 
-use base::DbIndex;
-use command::Command;
-use resp::{Args, Protocol, Reply};
-
-use crate::clients::Client;
+use super::Session;
+use super::strays::Strays;
+use crate::cluster::{Astray, Cluster, astray};
 use crate::cores::{Answer, Batch, Core, CoreId, RegionId, Ticket};
 
 /// Commands, and bytes of them, after which a session waits for its replies before it reads on.
@@ -28,6 +27,10 @@ enum Source {
     Here(usize),
     /// The next reply of this lane.
     Lane(usize),
+    /// The reply of this stray.
+    Stray(usize),
+    /// As `Stray`, instead of the next reply of this lane.
+    Instead(usize, usize),
 }
 
 /// Where a command goes: a core, and which batch for it. A durable node has one per region, else
@@ -47,6 +50,8 @@ pub struct Pending {
     known: usize,
     commands: usize,
     bytes: usize,
+    /// Commands that are not for this node (cluster).
+    strays: Strays,
 }
 
 impl Pending {
@@ -65,20 +70,24 @@ impl Pending {
         batch.is_some_and(|batch| batch.writes)
     }
 
+    /// Whether a command for this slot has to be run elsewhere first (cluster).
+    #[inline]
+    pub fn has_stray(&self, slot: Slot) -> bool {
+        !self.strays.is_empty() && self.strays.has_slot(slot)
+    }
+
     /// Adds a command for another core, or for the log.
-    #[allow(clippy::too_many_arguments)]
     pub fn push(
         &mut self,
-        core: &Core,
-        client: &Arc<Client>,
+        session: &Session,
         lane: Lane,
         row: &Command,
         stat: usize,
-        db: DbIndex,
         args: &Args<'_>,
         out: &Reply,
     ) {
-        if self.batches.is_empty() {
+        let core = &session.core;
+        if self.batches.is_empty() || self.batches.len() <= lane.at {
             let map = &core.shared.map;
             let lanes = match core.shared.durable {
                 Some(_) => map.regions(),
@@ -89,32 +98,53 @@ impl Pending {
         let Some(slot) = self.batches.get_mut(lane.at) else {
             return;
         };
+        let client = &session.client;
         let batch = slot.get_or_insert_with(|| Batch::new(core.id, lane.target, client.clone()));
         if core.shared.durable.is_some() {
             batch.region = lane.at;
             batch.writes |= row.is_write();
+            batch.readonly = session.readonly;
         }
         let before = batch.commands.size_bytes();
         batch.commands.push(args);
-        batch.heads.push((stat as u16, db));
+        batch.heads.push((stat as u16, session.db));
         self.bytes += batch.commands.size_bytes() - before;
+        self.note(Source::Lane(lane.at), out);
+    }
+
+    /// Adds a command that is not for this node.
+    pub fn push_stray(
+        &mut self,
+        session: &Session,
+        slot: Slot,
+        stat: usize,
+        args: &Args<'_>,
+        out: &Reply,
+    ) {
+        let number = self.strays.push(stat, session.db, slot, args);
+        self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
+        self.note(Source::Stray(number), out);
+    }
+
+    fn note(&mut self, source: Source, out: &Reply) {
         self.commands += 1;
         if out.len() > self.known {
             self.known = out.len();
             self.order.push(Source::Here(self.known));
         }
-        self.order.push(Source::Lane(lane.at));
+        self.order.push(source);
     }
 
     /// Sends all batches, one message per core, waits for their replies and puts them into `out`
     /// in the order of the requests.
-    pub async fn settle(&mut self, core: &Rc<Core>, protocol: Protocol, out: &mut Reply) {
+    pub async fn settle(&mut self, session: &mut Session, out: &mut Reply) {
+        let core = session.core.clone();
         let mut tickets: Vec<(usize, Ticket)> = Vec::new();
         for lane in 0..self.batches.len() {
             let Some(mut batch) = take_filled(&mut self.batches[lane]) else {
                 continue;
             };
-            batch.replies.set_protocol(protocol);
+            batch.replies.set_protocol(session.protocol);
             tickets.push((lane, core.send_batch(batch).await));
         }
         for (lane, ticket) in tickets {
@@ -122,8 +152,58 @@ impl Pending {
                 self.batches[lane] = Some(batch);
             }
         }
-        self.stitch(core, out);
+        if core.shared.cluster.is_some() {
+            self.find_strays(session);
+            if !self.strays.is_empty() {
+                self.strays.settle(session).await;
+            }
+        }
+        self.stitch(&core, out);
         core.begin_batch();
+    }
+
+    /// Commands that came back without having run: nobody leads, or somebody else does.
+    fn find_strays(&mut self, session: &Session) {
+        let commands = &session.core.shared.commands;
+        let mut taken = vec![0usize; self.batches.len()];
+        for (order, source) in self.order.iter_mut().enumerate() {
+            let lane = match *source {
+                Source::Lane(lane) => lane,
+                Source::Stray(number) => {
+                    self.strays.set_order(number, order);
+                    continue;
+                }
+                Source::Here(_) | Source::Instead(..) => continue,
+            };
+            let Some(Some(batch)) = self.batches.get(lane) else {
+                continue;
+            };
+            let Some(nth) = taken.get_mut(lane) else {
+                continue;
+            };
+            let at = *nth;
+            *nth += 1;
+            let hint = match astray(reply_of(batch, at)) {
+                Some(Astray::Unsettled) => None,
+                Some(Astray::Moved(address)) if session.forwards() => Some(address.to_string()),
+                _ => continue,
+            };
+            let Some(&(stat, db)) = batch.heads.get(at) else {
+                continue;
+            };
+            let (row, args) = (commands.row(stat as usize), batch.commands.args(at));
+            if matches!(row.run, Run::Block(_)) {
+                continue; // it may wait for long: its session sees to it
+            }
+            let Ok(Some(slot)) = Cluster::slot_of(row, &args) else {
+                continue;
+            };
+            let number = self.strays.push(stat as usize, db, slot, &args);
+            self.strays.set_order(number, order);
+            self.strays.set_hint(number, hint);
+            // Its reply in the batch is passed over by `stitch`.
+            *source = Source::Instead(lane, number);
+        }
     }
 
     fn stitch(&mut self, core: &Core, out: &mut Reply) {
@@ -142,18 +222,19 @@ impl Pending {
                     };
                     let nth = taken[lane];
                     taken[lane] += 1;
-                    let start = match nth {
-                        0 => 0,
-                        _ => batch.ends.get(nth - 1).copied().unwrap_or(0),
-                    };
-                    let end = batch.ends.get(nth).copied().unwrap_or(start);
-                    whole.extend_from_slice(&batch.replies.as_bytes()[start..end]);
+                    whole.extend_from_slice(reply_of(batch, nth));
+                }
+                Source::Stray(number) => whole.extend_from_slice(self.strays.reply(number)),
+                Source::Instead(lane, number) => {
+                    taken[lane] += 1;
+                    whole.extend_from_slice(self.strays.reply(number));
                 }
             }
         }
         whole.extend_from_slice(&out.as_bytes()[here..]);
         std::mem::swap(out.buffer_mut(), &mut whole);
         core.give_buffer(whole);
+        self.strays.clear();
         self.known = 0;
         self.commands = 0;
         self.bytes = 0;
@@ -165,6 +246,16 @@ impl Pending {
             }
         }
     }
+}
+
+/// The reply of a batch's command.
+fn reply_of(batch: &Batch, nth: usize) -> &[u8] {
+    let start = match nth {
+        0 => 0,
+        _ => batch.ends.get(nth - 1).copied().unwrap_or(0),
+    };
+    let end = batch.ends.get(nth).copied().unwrap_or(start);
+    batch.replies.as_bytes().get(start..end).unwrap_or_default()
 }
 
 fn take_filled(slot: &mut Option<Box<Batch>>) -> Option<Box<Batch>> {

@@ -19,6 +19,16 @@ use crate::shared::now_ms;
 
 impl Connection {
     pub(super) async fn run_slow(&mut self, slow: Slow) -> Result<(), Ended> {
+        let before = self.work.out.len();
+        self.run_step(slow).await?;
+        if self.work.session.shared().cluster.is_some() {
+            self.chase(before).await?;
+        }
+        self.work.hush();
+        Ok(())
+    }
+
+    async fn run_step(&mut self, slow: Slow) -> Result<(), Ended> {
         match slow {
             Slow::Again => self.again().await?,
             Slow::Pause { writes } => {
@@ -43,16 +53,17 @@ impl Connection {
                 self.again().await?;
             }
             Slow::Unsure { region } => self.run_sure(region).await?,
-            Slow::Scan { stat } => self.scan(stat).await,
+            Slow::Scan { stat } => self.scan(stat, None).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
+            Slow::Away { slot } => self.say_away(slot),
+            Slow::Everywhere { stat } => self.run_everywhere(stat).await?,
         }
-        self.work.hush();
         Ok(())
     }
 
     /// The same command once more: nothing is pending now.
-    async fn again(&mut self) -> Result<(), Ended> {
+    pub(super) async fn again(&mut self) -> Result<(), Ended> {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let step = self.work.dispatch(&args);
@@ -61,7 +72,7 @@ impl Connection {
             Step::Done => Ok(()),
             Step::Slow(slow) => {
                 self.settle().await;
-                Box::pin(self.run_slow(slow)).await
+                Box::pin(self.run_step(slow)).await
             }
         }
     }
@@ -118,7 +129,7 @@ impl Connection {
     }
 
     /// A data command over regions that must be fetched or waited for.
-    async fn run_held(&mut self, stat: usize, regions: &[RegionId]) {
+    pub(super) async fn run_held(&mut self, stat: usize, regions: &[RegionId]) {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let session = &self.work.session;
@@ -189,7 +200,8 @@ impl Connection {
     /// SCAN goes through the cores one after the other; the region in the cursor says where it is.
     /// Cores that end before COUNT keys are found are followed by the next at once: a small
     /// database is one step, as in Redis.
-    async fn scan(&mut self, stat: usize) {
+    /// `from`: another cursor than the client's.
+    pub(super) async fn scan(&mut self, stat: usize, from: Option<u64>) {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let session = &self.work.session;
@@ -203,7 +215,7 @@ impl Connection {
         };
         let out = &mut self.work.out;
         let map = &core.shared.map;
-        let Some(mut cursor) = base::number::parse_u64(args.at(1)) else {
+        let Some(mut cursor) = from.or_else(|| base::number::parse_u64(args.at(1))) else {
             // The command itself says what is wrong with the cursor.
             let any = map.any_of(core.id);
             let mut held = core.hold(&[any]).await;
@@ -250,7 +262,7 @@ impl Connection {
             keys.extend_from_slice(step.keys);
             found += step.found;
             cursor = match step.cursor {
-                0 if regions.end == map.regions() => 0,
+                0 if regions.end >= map.regions() => 0,
                 0 => (regions.end as u64) << CURSOR_BITS,
                 next => first + next,
             };
@@ -307,7 +319,7 @@ impl super::Session {
 }
 
 /// The command with another cursor.
-fn with_cursor(args: &Args<'_>, cursor: &str) -> Kept {
+pub(super) fn with_cursor(args: &Args<'_>, cursor: &str) -> Kept {
     let mut kept = Kept::default();
     let head = [args.at(0), cursor.as_bytes()];
     kept.push_all(head.into_iter().chain(args.iter_from(2)));
@@ -328,14 +340,14 @@ fn scan_count(args: &Args<'_>) -> usize {
 
 /// A SCAN reply, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-struct Scanned<'a> {
-    cursor: u64,
-    found: usize,
+pub(super) struct Scanned<'a> {
+    pub cursor: u64,
+    pub found: usize,
     /// The keys as encoded.
-    keys: &'a [u8],
+    pub keys: &'a [u8],
 }
 
-fn split_scan(reply: &[u8]) -> Option<Scanned<'_>> {
+pub(super) fn split_scan(reply: &[u8]) -> Option<Scanned<'_>> {
     let (_, rest) = split_line(reply.strip_prefix(b"*2\r\n$")?)?;
     let (cursor, rest) = split_line(rest)?;
     let (found, keys) = split_line(rest.strip_prefix(b"*")?)?;

@@ -4,15 +4,15 @@
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::Refusal;
-use command::{Command, Flags, Run};
+use base::{Refusal, Slot};
+use command::{Command, Flags, Keys, Run};
 use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Leads};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
-use crate::cores::{Absent, Call, Cold, RegionId, Route, route};
+use crate::cores::{Absent, Call, Cold, NOWHERE, RegionId, Route, route};
 use crate::durable::is_logged_as_given;
 use crate::shared::now_ms;
 
@@ -64,6 +64,14 @@ pub(super) enum Slow {
     Unsure {
         region: RegionId,
     },
+    /// For a leader that is elsewhere, or not known yet (cluster).
+    Away {
+        slot: Slot,
+    },
+    /// For all nodes (cluster).
+    Everywhere {
+        stat: usize,
+    },
     /// CLIENT PAUSE.
     Pause {
         writes: bool,
@@ -82,9 +90,20 @@ impl Work {
         };
         let stat = shared.commands.stat_number(number, row);
         if let Some(cluster) = &shared.cluster
-            && let Err(refusal) = check_slot(cluster, &self.session, row, args)
+            && self.session.authenticated
         {
-            return self.reject(Some(stat), &refusal);
+            match whither(cluster, &self.session, &self.pending, row, args) {
+                Ok(Whither::Here) => {}
+                Ok(Whither::Elsewhere(slot)) => return self.dispatch_away(slot, stat, args),
+                Ok(Whither::Everywhere) if !self.pending.is_empty() => {
+                    return Step::Slow(Slow::Again);
+                }
+                Ok(Whither::Everywhere) => {
+                    self.hush_from_here();
+                    return Step::Slow(Slow::Everywhere { stat });
+                }
+                Err(refusal) => return self.reject(Some(stat), &refusal),
+            }
         }
         if is_special(&self.session) {
             return self.dispatch_special(number, stat, args);
@@ -97,6 +116,42 @@ impl Work {
             }
             Run::Block(_) => Step::Slow(Slow::Block { stat }),
             Run::Session | Run::Container => self.run_session(number, stat, args),
+        }
+    }
+
+    /// A command whose slot is led by another node, or by nobody that is known (cluster).
+    #[cold]
+    fn dispatch_away(&mut self, slot: Slot, stat: usize, args: &Args<'_>) -> Step {
+        let core = self.session.core.clone();
+        let Some(cluster) = &core.shared.cluster else {
+            return Step::Done;
+        };
+        let row = core.shared.commands.row(stat);
+        if !self.session.forwards() {
+            let leads = cluster.leads(slot);
+            if matches!(leads, Leads::There(_) | Leads::Unassigned) {
+                return self.reject(Some(stat), &cluster.moved(slot));
+            }
+        } else if matches!(row.run, Run::Read(_) | Run::Write(_))
+            && is_logged_as_given(row)
+            && !is_special(&self.session)
+        {
+            self.pending
+                .push_stray(&self.session, slot, stat, args, &self.out);
+            return Step::Done;
+        }
+        if !self.pending.is_empty() {
+            return Step::Slow(Slow::Again);
+        }
+        self.hush_from_here();
+        Step::Slow(Slow::Away { slot })
+    }
+
+    /// The reply of the command that runs now is not to be sent, if CLIENT REPLY says so.
+    fn hush_from_here(&mut self) {
+        let mode = self.session.reply_mode;
+        if mode != ReplyMode::On {
+            self.hush = Some((mode, self.out.len()));
         }
     }
 
@@ -274,26 +329,52 @@ impl Session {
     }
 }
 
-/// Whether a command's keys have a place on this cluster node. In a transaction all of them must be in
-/// one slot.
+/// Where a command of a cluster node's client runs.
+enum Whither {
+    Here,
+    /// By the leader of this slot, whoever that is.
+    Elsewhere(Slot),
+    /// By all leaders.
+    Everywhere,
+}
+
+/// Looks at a command's keys.
 #[inline]
-fn check_slot(
+fn whither(
     cluster: &Cluster,
     session: &Session,
+    pending: &Pending,
     row: &Command,
     args: &Args<'_>,
-) -> Result<(), Refusal> {
+) -> Result<Whither, Refusal> {
     let Some(slot) = Cluster::slot_of(row, args)? else {
-        return Ok(());
+        if let Some(refusal) = Cluster::refuses(row, args) {
+            return Err(refusal);
+        }
+        let is_everywhere = session.forwards()
+            && session.multi.is_none()
+            && matches!(row.keys, Keys::Everything | Keys::Cursor);
+        return Ok(match is_everywhere {
+            true => Whither::Everywhere,
+            false => Whither::Here,
+        });
     };
-    if let Some(multi) = &session.multi
-        && multi.slot.is_some_and(|of| of != slot)
-    {
-        return Err(Refusal::new(
-            "CROSSSLOT Keys in request don't hash to the same slot",
-        ));
+    let has_replica = cluster.places.of_slot(slot) != NOWHERE;
+    let is_elsewhere = if session.forwards() {
+        // WATCH sees to it by itself, what is queued is sent with EXEC.
+        let is_later = session.multi.is_some() || matches!(row.run, Run::Session | Run::Container);
+        let is_read_here = has_replica && session.readonly && !row.is_write();
+        let is_led_there = || pending.has_stray(slot) || cluster.is_led_there(slot);
+        !is_later && !is_read_here && (!has_replica || is_led_there())
+    } else {
+        // As Redis: a command is not even queued where it could not run.
+        !has_replica || session.multi.is_some() && cluster.is_led_there(slot)
+    };
+    match (is_elsewhere, Cluster::refuses(row, args)) {
+        (true, _) => Ok(Whither::Elsewhere(slot)),
+        (false, None) => Ok(Whither::Here),
+        (false, Some(refusal)) => Err(refusal),
     }
-    cluster.check_slot(slot)
 }
 
 /// Whether anything but running the command is to be thought of.
@@ -350,16 +431,7 @@ fn run_data(
             Route::One(region) if row.is_write() || pending.has_writes(region) => {
                 let target = map.core_of(region);
                 let lane = Lane { target, at: region };
-                pending.push(
-                    core,
-                    &session.client,
-                    lane,
-                    row,
-                    stat,
-                    session.db,
-                    args,
-                    out,
-                );
+                pending.push(session, lane, row, stat, args, out);
                 return Step::Done;
             }
             Route::Several => return Step::Slow(Slow::Hold { stat }),
@@ -388,16 +460,7 @@ fn run_data(
             _ => owner,
         };
         let lane = Lane { target: owner, at };
-        pending.push(
-            core,
-            &session.client,
-            lane,
-            row,
-            stat,
-            session.db,
-            args,
-            out,
-        );
+        pending.push(session, lane, row, stat, args, out);
         return Step::Done;
     }
     let call = Call {
