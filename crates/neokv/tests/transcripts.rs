@@ -3,10 +3,14 @@
 
 mod process;
 mod transcript;
+mod trio;
 
 use process::Server;
 use transcript::Kind;
+use transcript::tagged::Tagged;
 use transcript::target::{Live, Pure};
+use transcript::wire;
+use trio::Trio;
 
 #[test]
 fn pure_table() {
@@ -40,6 +44,24 @@ fn durable_with_3_shards_and_no_cache() {
     let server = Server::durable(3, &["--cache-size", "1"]);
     let mut target = Live::new(server.port).expect("connect");
     transcript::run_all(&mut target, Kind::Uncached);
+}
+
+/// The leader of the one slot all keys are in: every write is kept by a majority.
+#[test]
+fn cluster_at_the_leader() {
+    let trio = Trio::start(&[]);
+    let leader = trio.leader_of(Tagged::slot(), 0).expect("a leader");
+    let live = Live::at(trio.address(leader)).expect("connect");
+    transcript::run_all(&mut Tagged::new(live), Kind::Cluster);
+}
+
+/// A node that does not lead, and forwards everything.
+#[test]
+fn cluster_by_forwarding() {
+    let trio = Trio::start(&["--redis-cluster-enabled", "no"]);
+    let leader = trio.leader_of(Tagged::slot(), 0).expect("a leader");
+    let live = Live::at(trio.address((leader + 1) % 3)).expect("connect");
+    transcript::run_all(&mut Tagged::new(live), Kind::Cluster);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{Client, Commands, Connection, RedisResult};
 
 pub fn session(port: u16) {
@@ -129,4 +130,51 @@ fn scans(con: &mut Connection) -> RedisResult<()> {
     let members: RedisResult<HashSet<i64>> = con.sscan::<_, i64>("members")?.collect();
     assert_eq!(members?.len(), 500);
     Ok(())
+}
+
+/// The cluster client: it learns the slots from one node and goes straight from then on.
+pub fn cluster_session(address: &str) {
+    let client = ClusterClient::new(vec![format!("redis://{address}/")]).expect("a client");
+    let mut con = client.get_connection().expect("a connection");
+    let run = |con: &mut ClusterConnection| -> RedisResult<()> {
+        for n in 0..100 {
+            let _: () = con.set(format!("k:{n}"), n)?;
+            assert_eq!(con.get::<_, i64>(format!("k:{n}"))?, n);
+        }
+        let _: () = con.mset(&[("{t}a", 1), ("{t}b", 2)])?;
+        assert_eq!(con.mget::<_, Vec<i64>>(&["{t}a", "{t}b"])?, [1, 2]);
+        let mut pipe = redis::cluster::cluster_pipe();
+        for n in 0..100 {
+            pipe.cmd("INCR").arg(format!("k:{n}"));
+        }
+        let counted: Vec<i64> = pipe.query(con)?;
+        assert!(counted.into_iter().eq(1..=100));
+        Ok(())
+    };
+    run(&mut con).expect("a cluster session");
+}
+
+/// A plain client at a cluster that forwards.
+pub fn forwarded_session(address: &str) {
+    let client = Client::open(format!("redis://{address}/?protocol=resp3")).expect("a client");
+    let mut con = client.get_connection().expect("a connection");
+    let run = |con: &mut Connection| -> RedisResult<()> {
+        for n in 0..100 {
+            let _: () = con.set(format!("k:{n}"), n)?;
+            assert_eq!(con.get::<_, i64>(format!("k:{n}"))?, n);
+        }
+        let found: HashSet<String> = con.scan_match("k:*")?.collect::<RedisResult<_>>()?;
+        assert_eq!(found.len(), 100);
+        let (set, got): (String, i64) = redis::pipe()
+            .atomic()
+            .cmd("SET")
+            .arg("tx")
+            .arg(7)
+            .cmd("GET")
+            .arg("tx")
+            .query(con)?;
+        assert_eq!((&*set, got), ("OK", 7));
+        Ok(())
+    };
+    run(&mut con).expect("a session");
 }

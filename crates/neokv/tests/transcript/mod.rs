@@ -9,6 +9,7 @@
 
 pub mod notation;
 pub mod script;
+pub mod tagged;
 pub mod target;
 pub mod wire;
 
@@ -27,6 +28,8 @@ pub enum Kind {
     Server,
     /// A durable server whose values do not stay in memory: what tells of that is not compared.
     Uncached,
+    /// Of a cluster, all keys in one slot. What it refuses is not compared.
+    Cluster,
     Oracle,
 }
 
@@ -61,6 +64,12 @@ pub fn run_all(target: &mut dyn Target, kind: Kind) {
             }
         };
         if script.needs_server && kind == Kind::Pure {
+            continue;
+        }
+        if kind == Kind::Cluster
+            && let Some((_, why)) = NOT_ON_A_CLUSTER.iter().find(|(of, _)| path.ends_with(of))
+        {
+            println!("{}: not on a cluster: {why}", path.display());
             continue;
         }
         if let (Kind::Oracle, Some(why)) = (kind, &script.oracle_skip) {
@@ -140,6 +149,9 @@ pub fn run(
         if kind == Kind::Uncached && tells_of_memory(&script.lines[step.line]) {
             continue;
         }
+        if kind == Kind::Cluster && is_unlike(&script.lines[step.line], &got) {
+            continue;
+        }
         if let Some(Expected::Reply(pattern)) = &step.expected
             && !pattern.matches(&got)
         {
@@ -158,6 +170,18 @@ pub fn run(
         true => Ok(()),
         false => Err(differences.join("\n")),
     }
+}
+
+/// Transcripts that are not run on a cluster, and why.
+const NOT_ON_A_CLUSTER: &[(&str, &str)] = &[];
+
+/// Whether a cluster answers differently by design, or the answer tells how long the keys are.
+fn is_unlike(line: &str, got: &Value) -> bool {
+    let Value::Error(text) = got else {
+        return tells_of_memory(line);
+    };
+    let text = String::from_utf8_lossy(text);
+    text.contains("not allowed in cluster mode") || text.contains("denied in Cluster mode")
 }
 
 /// Whether a command asks how a value lies in memory, or since when.

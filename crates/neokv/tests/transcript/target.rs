@@ -183,7 +183,7 @@ impl Target for Pure {
 
 /// A server behind a port; clients connect when first used.
 pub struct Live {
-    port: u16,
+    address: String,
     clients: BTreeMap<usize, Connection>,
     control: Connection,
 }
@@ -194,8 +194,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn open(port: u16) -> io::Result<Connection> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+    fn open(address: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Connection {
@@ -213,16 +213,20 @@ impl Connection {
 
 impl Live {
     pub fn new(port: u16) -> io::Result<Live> {
+        Live::at(format!("127.0.0.1:{port}"))
+    }
+
+    pub fn at(address: String) -> io::Result<Live> {
         Ok(Live {
-            port,
             clients: BTreeMap::new(),
-            control: Connection::open(port)?,
+            control: Connection::open(&address)?,
+            address,
         })
     }
 
     fn client(&mut self, n: usize) -> io::Result<&mut Connection> {
         if !self.clients.contains_key(&n) {
-            self.clients.insert(n, Connection::open(self.port)?);
+            self.clients.insert(n, Connection::open(&self.address)?);
         }
         self.clients
             .get_mut(&n)

@@ -31,8 +31,9 @@ pub(super) struct WatchedAway {
     serial: u64,
 }
 
-/// How long the word "unblock" may take to another node.
-const UNBLOCK: Duration = Duration::from_secs(1);
+/// Between two words to another node that a session there is to wait no longer: the first may come
+/// before it waits.
+const UNBLOCK: Duration = Duration::from_millis(20);
 
 impl Connection {
     /// Says who leads a slot, which [`Connection::chase`] hears first.
@@ -196,6 +197,7 @@ impl Connection {
         let mut reply = pin!(upstream.receive());
         let mut timer = tokio::time::interval(Duration::from_millis(200));
         let mut deposed: Option<Instant> = None;
+        let mut unblocking = Unblocking(None);
         poll_fn(|cx| {
             if let Poll::Ready(received) = reply.as_mut().poll(cx) {
                 return Poll::Ready(received.map_or(EndAway::Lost, EndAway::Served));
@@ -205,10 +207,10 @@ impl Connection {
             }
             if let Some(how) = client.take_unblock() {
                 let (address, introduction) = (address.to_string(), introduction.clone());
-                tokio::task::spawn_local(async move {
-                    let asked = unblock(&address, &introduction, waiting_client, how);
-                    let _ = tokio::time::timeout(UNBLOCK, asked).await;
-                });
+                unblocking.0 = Some(tokio::task::spawn_local(async move {
+                    // If it fails, the connection to that node is as good as lost.
+                    let _ = unblock(&address, &introduction, waiting_client, how).await;
+                }));
             }
             while timer.poll_tick(cx).is_ready() {
                 // A node that is frozen says nothing; another leads then.
@@ -261,8 +263,24 @@ async fn unblock(
     let words: [&[u8]; 4] = [b"CLIENT", b"UNBLOCK", id.as_bytes(), how];
     let mut request = Vec::new();
     encode(words.into_iter(), &mut request);
-    upstream.send(&request).await?;
-    upstream.receive().await.map(drop)
+    loop {
+        upstream.send(&request).await?;
+        if &upstream.receive().await?[..] != b":0\r\n" {
+            return Ok(());
+        }
+        tokio::time::sleep(UNBLOCK).await;
+    }
+}
+
+/// A word on its way; it ends with the wait it is to end.
+struct Unblocking(Option<tokio::task::JoinHandle<()>>);
+
+impl Drop for Unblocking {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
 }
 
 /// Another node was not heard to the end.
