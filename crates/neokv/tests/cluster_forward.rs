@@ -197,6 +197,8 @@ fn blocked_clients_are_served_by_the_leader() {
         // A client that goes takes nothing with it.
         waiting.send(&["BLPOP", &key, "0"]).unwrap();
         until_blocked(&trio, 1, 1);
+        let leader = trio.leader_of(slot_of(key.as_bytes()), 0).unwrap();
+        until_blocked(&trio, leader, 1);
         drop(waiting);
         for node in 0..3 {
             until_blocked(&trio, node, 0);
@@ -244,7 +246,9 @@ fn a_leader_dies() {
     assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(watcher.say("MULTI"), "OK");
     assert_eq!(watcher.say(&format!("SET {watched} 3")), "QUEUED");
-    assert_eq!(watcher.say("EXEC"), "nil");
+    // Its connection was lost before EXEC, or with it: nobody knows then.
+    let reply = watcher.say("EXEC");
+    assert!(reply == "nil" || reply.starts_with("-INDOUBT "), "{reply}");
     let reply = trio::show(&blocked.receive().unwrap());
     assert!(
         reply.starts_with("-INDOUBT ") || reply.starts_with("-UNBLOCKED "),

@@ -178,7 +178,6 @@ fn with_two_keys(row: &command::Command, one: &str, other: &str) -> Option<Vec<S
         _ => return None,
     }
     let (Arity::Exactly(least) | Arity::AtLeast(least)) = row.arity;
-    let least = usize::from(least);
     if last_is_open(row.keys) && line.len() < least {
         // Every further argument would be a key.
         while line.len() < least {

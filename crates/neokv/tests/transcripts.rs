@@ -61,7 +61,7 @@ fn cluster_by_forwarding() {
     let trio = Trio::start(&["--redis-cluster-enabled", "no"]);
     let leader = trio.leader_of(Tagged::slot(), 0).expect("a leader");
     let live = Live::at(trio.address((leader + 1) % 3)).expect("connect");
-    transcript::run_all(&mut Tagged::new(live), Kind::Cluster);
+    transcript::run_all(&mut Tagged::new(live), Kind::Forwarding);
 }
 
 #[test]

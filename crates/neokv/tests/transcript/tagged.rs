@@ -5,7 +5,7 @@ use std::io;
 
 use base::Slot;
 use base::slot::slot_of;
-use resp::{Args, Span};
+use resp::{Args, Parsed, RequestLimits, RequestParser, Span};
 use server::Commands;
 
 use super::target::{Live, Request, Target};
@@ -101,7 +101,20 @@ impl Target for Tagged {
                 let argv = self.tag(argv);
                 self.inner.send(client, Request::Command(&argv))
             }
-            raw => self.inner.send(client, raw),
+            Request::Raw(bytes) => {
+                let mut rest = bytes;
+                let mut parser = RequestParser::new();
+                let limits = RequestLimits::default();
+                while let Ok(Parsed::Command { consumed }) = parser.parse(rest, &limits) {
+                    let argv: Vec<Vec<u8>> =
+                        parser.args(rest).iter_from(0).map(<[u8]>::to_vec).collect();
+                    self.inner
+                        .send(client, Request::Command(&self.tag(&argv)))?;
+                    rest = &rest[consumed..];
+                    parser.reset();
+                }
+                self.inner.send(client, Request::Raw(rest))
+            }
         }
     }
 

@@ -448,6 +448,11 @@ impl Held {
         self.regions.len() == regions.len()
     }
 
+    /// Whether these are among those it has.
+    pub fn has_places(&self, mut places: impl Iterator<Item = RegionId>) -> bool {
+        places.all(|id| self.regions.binary_search_by_key(&id, |it| it.id).is_ok())
+    }
+
     /// The held region of `key`.
     pub fn region_of(&mut self, key: &[u8]) -> Option<&mut Region> {
         let id = self.core.shared.map.region_of(key);

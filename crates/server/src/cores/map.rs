@@ -122,9 +122,14 @@ impl Map {
         if self.regions == 1 {
             return 0;
         }
+        self.region_of_slot(slot_of(key))
+    }
+
+    #[inline]
+    pub fn region_of_slot(&self, slot: u16) -> RegionId {
         match &self.places {
-            None => slot_of(key) as usize * self.regions / SLOT_COUNT as usize,
-            Some(places) => places.of_slot(slot_of(key)),
+            None => slot as usize * self.regions / SLOT_COUNT as usize,
+            Some(places) => places.of_slot(slot),
         }
     }
 

@@ -243,8 +243,6 @@ impl Core {
             }
             Route::Anywhere => {
                 let any = self.home.borrow().any().ok_or(Absent::Lent)?;
-                // It touches no key: whoever leads does not matter.
-                self.is_sure.set(self.shared.cluster.is_some());
                 self.run_on(any, call, args, reply)
             }
             Route::Several => {

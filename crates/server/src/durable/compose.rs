@@ -178,9 +178,9 @@ impl Core {
                     }
                     return;
                 }
-                Err((_, batches)) => batches
-                    .into_iter()
-                    .for_each(|batch| self.redirect_batch(batch)),
+                Err((_, batches)) => batches.into_iter().for_each(|batch| {
+                    self.redirect_batch(batch, crate::cluster::Unserved::Elsewhere)
+                }),
             }
         }
     }

@@ -80,15 +80,18 @@ impl Group<'_> {
 
     /// Those whose region is led elsewhere (cluster) are told so; FLUSHALL is for what is led here.
     fn redirect(&mut self, held: &Held) {
+        let core = self.core;
         let is_held = |wide: &mut Wide| {
-            let is_everything = wide.batch.heads.iter().all(|&(stat, _)| {
-                self.core.shared.commands.row(stat as usize).keys == Keys::Everything
-            });
-            is_everything
-                || wide
-                    .regions
-                    .iter()
-                    .all(|id| held.regions().iter().any(|region| region.id == *id))
+            let mut needed: Vec<RegionId> = Vec::new();
+            for (at, &(stat, _)) in wide.batch.heads.iter().enumerate() {
+                let row = core.shared.commands.row(stat as usize);
+                if row.keys != Keys::Everything {
+                    needed.extend(core.regions_of(row, &wide.batch.commands.args(at)));
+                }
+            }
+            let watched = wide.watched.iter().flatten();
+            needed.extend(watched.map(|watch| core.shared.map.region_of(&watch.key)));
+            held.has_places(needed.into_iter())
         };
         let gone: Vec<Wide> = self.members.extract_if(.., |wide| !is_held(wide)).collect();
         for wide in gone {

@@ -20,7 +20,7 @@ use super::connection::{Connection, Ended};
 use super::pending::Lane;
 use crate::clients::Unblock;
 use crate::cluster::Unserved;
-use crate::cores::{Answer, Call, Claim, Kept, Ran, Ticket, Waiter};
+use crate::cores::{Answer, Call, Claim, Kept, Ran, Route, Ticket, Waiter};
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -59,6 +59,11 @@ impl Connection {
         }
         let mut regions = core.regions_of(row, &args);
         if regions.is_empty() {
+            if core.shared.cluster.is_some() {
+                // It names no key, which it refuses itself; there may be no region at all here.
+                let _ = core.run_here(Route::Anywhere, &[], &call, &args, out);
+                return Ok(());
+            }
             regions.push(core.shared.map.any_of(core.id));
         }
         if let ([region], true) = (&regions[..], core.shared.durable.is_some()) {

@@ -9,10 +9,9 @@ use base::Refusal;
 use base::cluster::NodeId;
 use bytes::Bytes;
 use keyspace::CURSOR_BITS;
-use resp::Reply;
 
 use super::connection::{Connection, Ended};
-use super::slow::{split_scan, with_cursor};
+use super::slow::{scan_count, split_scan, with_cursor};
 use crate::cluster::forward::encode_args;
 use crate::cores::RegionId;
 
@@ -93,6 +92,8 @@ impl Connection {
         Ok(())
     }
 
+    /// As [`Connection::scan`], a node that ends before COUNT keys are found is followed by the next at
+    /// once.
     async fn scan_everywhere(&mut self, stat: usize) {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
@@ -104,62 +105,57 @@ impl Connection {
             // The command itself says what is wrong with the cursor.
             return self.scan(stat, None).await;
         };
+        let enough = scan_count(&args);
+        let command = with_cursor(&args, "0");
         let mut nodes = self.others();
         nodes.push((cluster.node, String::new()));
         nodes.sort_unstable();
         let bits = cursor >> NODE_SHIFT;
         // A node that leads nothing any more is passed over.
-        let at = match bits {
-            0 => 0,
-            bits => nodes.partition_point(|&(node, _)| node & NODE_MASK < bits),
-        };
-        let is_at_it = nodes
-            .get(at)
-            .is_some_and(|&(node, _)| node & NODE_MASK == bits);
-        let inner = match is_at_it {
-            true => cursor & ((1 << NODE_SHIFT) - 1),
-            false => 0,
-        };
-        let Some((node, address)) = nodes.get(at).cloned() else {
-            let mut reply = Reply::new(self.work.session.protocol);
-            reply.array(2);
-            reply.bulk(b"0");
-            reply.array(0);
-            return self.work.out.raw(reply.as_bytes());
-        };
-        let reply = if node == cluster.node {
-            let start = self.work.out.len();
-            self.scan(stat, Some(inner)).await;
-            let start = start.min(self.work.out.len());
-            Bytes::from(self.work.out.buffer_mut().split_off(start))
-        } else {
-            let mut request = Vec::new();
-            encode_args(
-                &with_cursor(&args, &inner.to_string()).args(0),
-                &mut request,
-            );
-            match self.ask_node(&address, &request).await {
-                Some(reply) => reply,
-                None => {
-                    let _ = self.unreachable(node, &address);
-                    return;
+        let first = nodes.partition_point(|&(node, _)| node & NODE_MASK < bits);
+        let (mut keys, mut found, mut next) = (Vec::new(), 0, 0);
+        for (at, (node, address)) in nodes.iter().enumerate().skip(first) {
+            let inner = match node & NODE_MASK == bits {
+                true => cursor & ((1 << NODE_SHIFT) - 1),
+                false => 0,
+            };
+            let reply = if *node == cluster.node {
+                let start = self.work.out.len();
+                self.scan(stat, Some(inner)).await;
+                let start = start.min(self.work.out.len());
+                Bytes::from(self.work.out.buffer_mut().split_off(start))
+            } else {
+                let mut request = Vec::new();
+                let command = with_cursor(&command.args(0), &inner.to_string());
+                encode_args(&command.args(0), &mut request);
+                match self.ask_node(address, &request).await {
+                    Some(reply) => reply,
+                    None => {
+                        let _ = self.unreachable(*node, address);
+                        return;
+                    }
                 }
+            };
+            let Some(step) = split_scan(&reply) else {
+                return self.work.out.raw(&reply);
+            };
+            keys.extend_from_slice(step.keys);
+            found += step.found;
+            next = match (step.cursor, nodes.get(at + 1)) {
+                (0, None) => 0,
+                (0, Some((next, _))) => (next & NODE_MASK) << NODE_SHIFT,
+                (inner, _) => (node & NODE_MASK) << NODE_SHIFT | inner,
+            };
+            if step.cursor != 0 || found >= enough {
+                break;
             }
-        };
+        }
         core.begin_batch();
         let out = &mut self.work.out;
-        let Some(step) = split_scan(&reply) else {
-            return out.raw(&reply);
-        };
-        let next = match (step.cursor, nodes.get(at + 1)) {
-            (0, None) => 0,
-            (0, Some(&(next, _))) => (next & NODE_MASK) << NODE_SHIFT,
-            (inner, _) => (node & NODE_MASK) << NODE_SHIFT | inner,
-        };
         out.array(2);
         out.bulk(next.to_string().as_bytes());
-        out.array(step.found);
-        out.raw(step.keys);
+        out.array(found);
+        out.raw(&keys);
     }
 }
 

@@ -216,9 +216,14 @@ async fn run_here(
     }
     if !regions.is_empty() {
         let held = session.core.hold(&regions).await;
-        if multi.slot.is_some() && !held.has(&regions) {
-            let slot = multi.slot.unwrap_or_default();
-            return Err(session.core.unserved(slot, Unserved::Elsewhere));
+        if let Some(slot) = multi.slot {
+            // Commands about all keys are about those that are led here; the others need theirs.
+            let map = &session.core.shared.map;
+            let watched = watched.iter().map(|watch| map.region_of(&watch.key));
+            let places = std::iter::once(map.region_of_slot(slot)).chain(watched);
+            if !held.has_places(places) {
+                return Err(session.core.unserved(slot, Unserved::Elsewhere));
+            }
         }
         session.held = Some(held);
         session.core.begin_batch();

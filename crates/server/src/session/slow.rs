@@ -327,7 +327,7 @@ pub(super) fn with_cursor(args: &Args<'_>, cursor: &str) -> Kept {
 }
 
 /// COUNT of a SCAN, whose options the command itself has looked at.
-fn scan_count(args: &Args<'_>) -> usize {
+pub(super) fn scan_count(args: &Args<'_>) -> usize {
     let mut options = args.iter_from(2);
     let mut count = 10;
     while let (Some(name), Some(value)) = (options.next(), options.next()) {
