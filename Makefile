@@ -16,13 +16,14 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run cluster cluster-down build test test-large exec-rate check bench compat crash sim differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
+.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
 	@echo 'make cluster       build and start three nodes on this machine, port 7000 (ARGS="--nodes 5"); make cluster-down ends them'
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
 	@echo 'make test-large    a string of 512 MB: exact, and how long others wait (2 GB of memory)'
+	@echo 'make idle          what three nodes with 1000 quiet regions take'
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
@@ -62,6 +63,10 @@ test: check
 
 test-large: tools
 	cargo test -p neokv --test large -- --ignored --nocapture
+
+# Three nodes with 1000 regions each that nobody uses.
+idle: tools
+	cargo test --release -p neokv --test idle -- --ignored --nocapture
 
 check: tools
 	@echo '== formatting'

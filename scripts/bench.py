@@ -255,6 +255,7 @@ def main():
     parser.add_argument("--load", help="path of the load generator of the cluster rows (release build of crates/load)")
     parser.add_argument("--cluster-clients", nargs="+", type=int, default=CLUSTER_CLIENTS)
     parser.add_argument("--cluster-shards", type=int, default=1, help="cores of each neokv node in the cluster rows")
+    parser.add_argument("--cluster-regions", type=int, default=6, help="regions of the neokv cluster; their leaders are spread")
     parser.add_argument("--idle-regions", type=int, default=IDLE_REGIONS)
     parser.add_argument("--quick", action="store_true", help="one round of 0.3 s each, fewer keys")
     cache = os.environ.get("NEOKV_CACHE", os.path.expanduser("~/.cache/neokv"))
