@@ -439,7 +439,8 @@ def measure_cluster(args):
         print()
         for store in stores.values():
             if store.name != "single":
-                results.append(measure_writes(args, store, TARGET_CLIENTS, f"neokv, {args.cluster_regions} regions" if store.name == "neokv" else store.name))
+                label = f"neokv, {args.cluster_regions} regions" if store.name == "neokv" else store.name
+                results.append(measure_writes(args, store, TARGET_CLIENTS, label))
     finally:
         for store in stores.values():
             store.stop()
