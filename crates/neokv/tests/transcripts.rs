@@ -60,8 +60,18 @@ fn cluster_at_the_leader() {
 fn cluster_by_forwarding() {
     let trio = Trio::start(&["--redis-cluster-enabled", "no"]);
     let leader = trio.leader_of(Tagged::slot(), 0).expect("a leader");
-    let live = Live::at(trio.address((leader + 1) % 3)).expect("connect");
-    transcript::run_all(&mut Tagged::new(live), Kind::Forwarding);
+    let node = (leader + 1) % 3;
+    let live = Live::at(trio.address(node)).expect("connect");
+    let mut links = [node, leader].map(|node| trio.link(node));
+    let waits_there = move || {
+        let [here, there] = links.each_mut().map(|link| {
+            let info = link.say("INFO clients");
+            let line = info.lines().find(|it| it.starts_with("blocked_clients:"));
+            line.map(str::to_owned)
+        });
+        here == there
+    };
+    transcript::run_all(&mut Tagged::forwarding(live, waits_there), Kind::Forwarding);
 }
 
 #[test]

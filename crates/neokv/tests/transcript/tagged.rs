@@ -2,13 +2,14 @@
 //! back, so that transcripts that know nothing of slots run on a cluster.
 
 use std::io;
+use std::time::Instant;
 
 use base::Slot;
 use base::slot::slot_of;
 use resp::{Args, Parsed, RequestLimits, RequestParser, Span};
 use server::Commands;
 
-use super::target::{Live, Request, Target};
+use super::target::{Live, PATIENCE, Request, Target};
 use super::wire::Value;
 
 const TAG: &[u8] = b"{~}";
@@ -16,6 +17,8 @@ const TAG: &[u8] = b"{~}";
 pub struct Tagged {
     inner: Live,
     commands: Commands,
+    /// Whether clients that wait here wait where their keys are, too.
+    waits_there: Box<dyn FnMut() -> bool>,
 }
 
 impl Tagged {
@@ -23,6 +26,15 @@ impl Tagged {
         Tagged {
             inner,
             commands: Commands::new(),
+            waits_there: Box::new(|| true),
+        }
+    }
+
+    /// At a node that asks another.
+    pub fn forwarding(inner: Live, waits_there: impl FnMut() -> bool + 'static) -> Tagged {
+        Tagged {
+            waits_there: Box::new(waits_there),
+            ..Tagged::new(inner)
         }
     }
 
@@ -139,7 +151,15 @@ impl Target for Tagged {
     }
 
     fn await_blocked(&mut self, client: usize) -> io::Result<()> {
-        self.inner.await_blocked(client)
+        self.inner.await_blocked(client)?;
+        let deadline = Instant::now() + PATIENCE;
+        while !(self.waits_there)() {
+            if Instant::now() > deadline {
+                return Err(io::Error::other("client does not block at the leader"));
+            }
+            self.inner.advance(2);
+        }
+        Ok(())
     }
 
     fn reset(&mut self) -> io::Result<()> {
