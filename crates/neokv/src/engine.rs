@@ -29,6 +29,9 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             "--import: the engine memory reads --dbfilename in --dir at every start; put the file there"
                 .into(),
         ),
+        Engine::Memory if settings.cluster.is_asked_for() => {
+            Err("--engine memory: a cluster node keeps what it acknowledges; leave the engine at rocksdb".into())
+        }
         Engine::Memory => Ok(Node {
             server: server::start(settings).map_err(|error| error.to_string())?,
             _data: None,

@@ -127,10 +127,10 @@ impl Node {
             match ask_to_join(&self.cluster.transport, target, &join) {
                 Ok(answer) if answer.node == self.identity.node => return true,
                 Ok(answer) if !answer.refused.is_empty() && !answer.retry => {
-                    let settings = self.shared.settings.current();
+                    // Its replicas would only disturb those that took their place.
                     let text = format!("meta does not take this node back: {}", answer.refused);
-                    log::warning(&settings, &text);
-                    std::thread::sleep(BEAT);
+                    self.stop(&text);
+                    return false;
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -186,10 +186,7 @@ impl Node {
                     return true;
                 }
                 Standing::Superseded | Standing::Gone | Standing::WrongCluster => {
-                    let text = format!("this node has to stop: {}", answer.text);
-                    log::warning(&self.shared.settings.current(), &text);
-                    eprintln!("neokv: {text}");
-                    self.shared.shutdown.ask();
+                    self.stop(&answer.text);
                     return false;
                 }
             }
@@ -197,6 +194,15 @@ impl Node {
         course.leader = None;
         self.tell_silence(course);
         false
+    }
+
+    /// This node is not wanted any more.
+    fn stop(&self, why: &str) {
+        eprintln!(
+            "neokv: this node has to stop: {why}. To take part again, start it with an empty data \
+             directory and --join"
+        );
+        self.shared.shutdown.ask();
     }
 
     fn tell_silence(&self, course: &mut Course) {

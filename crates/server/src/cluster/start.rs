@@ -9,7 +9,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -341,6 +341,8 @@ fn start_transport(
 #[derive(Default)]
 struct Ear {
     shared: OnceLock<Arc<Shared>>,
+    /// When a refusal was last told of.
+    told: Mutex<Option<Instant>>,
 }
 
 impl Ear {
@@ -415,7 +417,11 @@ impl Handler for Ear {
     }
 
     fn on_refused(&self, node: u64, refusal: &Refusal) {
-        eprintln!("neokv: node {node} refuses this one: {refusal}");
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
+            *told = Some(Instant::now());
+            eprintln!("neokv: node {node} refuses this one: {refusal}");
+        }
     }
 
     fn on_snapshot_offer(&self, from: u64, offer: &IncomingOffer) -> transport::Accept {
