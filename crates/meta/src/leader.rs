@@ -120,6 +120,7 @@ impl Leader {
             routes: self.publisher.since(route_version),
             meta: meta_nodes(state),
             format: state.format(),
+            wall_ms: 0,
         }
     }
 

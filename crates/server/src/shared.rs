@@ -145,9 +145,22 @@ impl Shared {
 
 /// The wall clock in Unix milliseconds.
 pub fn now_ms() -> u64 {
-    SystemTime::now()
+    let now_ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+        .map_or(0, |since| since.as_millis() as u64);
+    match cfg!(debug_assertions) {
+        true => now_ms.saturating_add_signed(skew_ms()),
+        false => now_ms,
+    }
+}
+
+/// `NEOKV_TEST_SKEW_MS`, in builds for tests: a clock that is wrong by so much.
+fn skew_ms() -> i64 {
+    static SKEW_MS: std::sync::LazyLock<i64> = std::sync::LazyLock::new(|| {
+        let given = std::env::var("NEOKV_TEST_SKEW_MS").ok();
+        given.and_then(|text| text.parse().ok()).unwrap_or(0)
+    });
+    *SKEW_MS
 }
 
 /// Forty random hexadecimal digits.

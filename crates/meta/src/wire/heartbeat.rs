@@ -151,6 +151,9 @@ pub struct HeartbeatAnswer {
     /// Format all nodes can read: what leaders may write.
     #[prost(uint32, tag = "7")]
     pub format: u32,
+    /// The wall clock of meta's leader: nodes whose own differs much say so. 0: not told.
+    #[prost(uint64, tag = "8")]
+    pub wall_ms: u64,
 }
 
 /// What meta makes of a heartbeat. Only `Accepted` answers carry orders and routes.

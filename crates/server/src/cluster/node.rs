@@ -31,7 +31,7 @@ use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
 use crate::Shared;
 use crate::durable::forget_log;
 use crate::log;
-use crate::shared::random_seed;
+use crate::shared::{now_ms, random_seed};
 
 const BEAT: Duration = Duration::from_secs(1);
 /// Orders and changes make the next heartbeat come sooner, but not at once: more may follow.
@@ -39,6 +39,11 @@ const SOON: Duration = Duration::from_millis(20);
 const CALL: Duration = Duration::from_secs(2);
 /// A core that does not answer for so long is busy.
 const REPORT: Duration = Duration::from_secs(5);
+
+/// A disk with less room takes no more replicas, however large it is.
+const FULL_BYTES: u64 = 1 << 30;
+/// Clocks that differ by more are told of; heartbeats take a while, too.
+const CLOCKS_APART_MS: u64 = 10_000;
 
 /// Makes the thread beat soon.
 #[derive(Clone)]
@@ -80,6 +85,9 @@ struct Course {
     /// Since when meta does not answer, and whether it was told.
     silent_since: Option<Instant>,
     told: bool,
+    /// It was said that the clocks differ, that the disk is full.
+    told_clocks: bool,
+    told_full: bool,
 }
 
 impl Node {
@@ -92,7 +100,10 @@ impl Node {
             failures: Vec::new(),
             silent_since: None,
             told: false,
+            told_clocks: false,
+            told_full: false,
         };
+        self.check_join();
         let mut next = Instant::now();
         while !self.shared.shutdown.is_asked() {
             let wait = next.saturating_duration_since(Instant::now());
@@ -152,7 +163,7 @@ impl Node {
             number: course.number,
             route_version: self.cluster.routes().version(),
             replicas,
-            capacity: self.capacity(),
+            capacity: self.capacity(course),
             orders: std::mem::take(&mut course.failures),
         };
         let body = Bytes::from(heartbeat.encode_to_vec());
@@ -171,6 +182,7 @@ impl Node {
                         let settings = self.shared.settings.current();
                         log::notice(&settings, "the meta service answers again");
                     }
+                    self.compare_clocks(course, answer.wall_ms);
                     return self.on_answer(course, answer);
                 }
                 Standing::NotLeader => {
@@ -203,6 +215,48 @@ impl Node {
              directory and --join"
         );
         self.shared.shutdown.ask();
+    }
+
+    /// Says so if the addresses of `--join` are those of another cluster than the data's: the node
+    /// stays with its own.
+    fn check_join(&self) {
+        for address in &self.join {
+            let target = Target::Address(address.clone());
+            let transport = &self.cluster.transport;
+            let asked = transport.call_blocking(target, METHOD_JOIN, Bytes::new(), CALL);
+            if let Err(CallError::Unreachable(why)) = asked
+                && why.contains("wrong cluster")
+            {
+                let text = format!(
+                    "the data directory is that of a node of another cluster than {address} ({why}); \
+                     it stays with its own. To join that one, use an empty directory"
+                );
+                log::warning(&self.shared.settings.current(), &text);
+            }
+        }
+    }
+
+    /// Keys expire by the clock of whoever leads them: clocks that differ much are worth a word.
+    fn compare_clocks(&self, course: &mut Course, theirs_ms: u64) {
+        let ours_ms = now_ms();
+        let apart_ms = ours_ms.abs_diff(theirs_ms);
+        if theirs_ms == 0 || apart_ms < CLOCKS_APART_MS {
+            course.told_clocks = false;
+            return;
+        }
+        if !std::mem::replace(&mut course.told_clocks, true) {
+            let side = if ours_ms > theirs_ms {
+                "ahead of"
+            } else {
+                "behind"
+            };
+            let text = format!(
+                "the clock of this node is {} s {side} that of the meta service's leader: keys may \
+                 expire too early or too late; set the clocks",
+                apart_ms / 1000
+            );
+            log::warning(&self.shared.settings.current(), &text);
+        }
     }
 
     fn tell_silence(&self, course: &mut Course) {
@@ -250,12 +304,23 @@ impl Node {
         Some(all)
     }
 
-    fn capacity(&self) -> Capacity {
-        let (disk_bytes, disk_free_bytes) = disk(&self.shared.settings.current().dir);
+    fn capacity(&self, course: &mut Course) -> Capacity {
+        let settings = self.shared.settings.current();
+        let (disk_bytes, disk_free_bytes) = disk(&settings.dir);
+        let disk_full = disk_free_bytes < (disk_bytes / 50).min(FULL_BYTES);
+        if disk_full && !course.told_full {
+            let text = format!(
+                "the disk is nearly full ({} MB of {} MB are free): no replicas are placed here",
+                disk_free_bytes >> 20,
+                disk_bytes >> 20
+            );
+            log::warning(&settings, &text);
+        }
+        course.told_full = disk_full;
         Capacity {
             disk_bytes,
             disk_free_bytes,
-            disk_full: disk_free_bytes < disk_bytes / 50,
+            disk_full,
             memory_bytes: crate::memory::used_memory() as u64,
             cores: self.shared.map.cores() as u32,
             load: 0,

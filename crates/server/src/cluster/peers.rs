@@ -10,6 +10,7 @@
 //! While a region is lent its messages are kept; it is back within moments.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Peers {
     pub lost_since_ms: Option<u64>,
     /// A snapshot is being installed: there is no keyspace to speak of.
     pub is_installing: bool,
+    /// Manifest and folder of a snapshot that is here and not being installed yet.
+    pub files: Option<(Bytes, PathBuf)>,
 }
 
 impl Peers {
@@ -57,6 +60,7 @@ impl Peers {
             leaderless_since_ms: None,
             lost_since_ms: None,
             is_installing: false,
+            files: None,
         }
     }
 
@@ -129,7 +133,7 @@ impl Core {
             if let Some(peers) = member.peers.as_deref_mut() {
                 if let Some(head) = snapshot_head(&message)
                     && head.index > member.replica.committed_index()
-                    && !self.has_files(peers.seat.region(), &head)
+                    && !self.claim_files(peers, &head)
                 {
                     // It comes again when they are here. One that is installed, or not needed any
                     // more, has no files: then the leader must hear that.

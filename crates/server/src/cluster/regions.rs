@@ -75,6 +75,8 @@ pub struct Pace {
     pub election_ticks: usize,
     pub heartbeat_ticks: usize,
     pub quiet_ticks: usize,
+    /// Of the log, for members that lag.
+    pub keep_entries: u64,
 }
 
 impl Default for Pace {
@@ -84,6 +86,7 @@ impl Default for Pace {
             election_ticks: 10,
             heartbeat_ticks: 2,
             quiet_ticks: 30,
+            keep_entries: 10_000,
         }
     }
 }
@@ -124,6 +127,7 @@ pub fn open(
         election_ticks: pace.election_ticks,
         heartbeat_ticks: pace.heartbeat_ticks,
         quiet_ticks: pace.quiet_ticks,
+        keep_entries: pace.keep_entries,
         // One that no frame between nodes could carry would stop the region.
         max_entry_bytes: super::start::FRAME_BYTES - (1 << 20),
         ..ReplicaConfig::default()

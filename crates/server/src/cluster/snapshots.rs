@@ -16,6 +16,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use replica::SnapshotHead;
 use transport::{Accept, IncomingOffer, OutgoingSnapshot, SnapshotFile};
 
 use super::Task;
+use super::peers::Peers;
 use super::seats::Seat;
 use crate::cores::{Core, RegionId};
 use crate::durable::{in_doubt, open_space};
@@ -48,15 +50,18 @@ impl Received {
         }
     }
 
-    fn folder_of(&self, region: u64, manifest: &Bytes) -> Option<PathBuf> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, folder) = all.get(&region)?;
-        (of == manifest).then(|| folder.clone())
-    }
-
-    fn take(&self, region: u64) -> Option<PathBuf> {
+    /// Gives away the files, under a name that no other transfer of this region uses.
+    fn take(&self, region: u64, manifest: &Bytes) -> Option<PathBuf> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(all.remove(&region)?.1)
+        if all.get(&region)?.0 != manifest {
+            return None;
+        }
+        let (_, folder) = all.remove(&region)?;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let taken = folder.with_file_name(format!("install-{region}-{count}"));
+        std::fs::rename(&folder, &taken).ok()?;
+        Some(taken)
     }
 }
 
@@ -142,18 +147,33 @@ impl Core {
         }
     }
 
-    /// Whether the files of a snapshot that a message announces are here.
-    pub(super) fn has_files(&self, region: u64, head: &SnapshotHead) -> bool {
-        let cluster = self.shared.cluster.as_ref();
-        cluster.is_some_and(|it| it.received.folder_of(region, &head.data).is_some())
+    /// Whether the files of a snapshot that a message announces are here. They are this region's
+    /// from now on: another transfer of it, even of the same snapshot, does not touch them.
+    pub(super) fn claim_files(&self, peers: &mut Peers, head: &SnapshotHead) -> bool {
+        if peers.is_installing {
+            return false;
+        }
+        if peers.files.as_ref().is_some_and(|it| it.0 == head.data) {
+            return true;
+        }
+        let Some(cluster) = &self.shared.cluster else {
+            return false;
+        };
+        let Some(folder) = cluster.received.take(peers.seat.region(), &head.data) else {
+            return false;
+        };
+        if let Some((_, unused)) = peers.files.replace((head.data.clone(), folder)) {
+            let _ = std::fs::remove_dir_all(unused);
+        }
+        true
     }
 
     /// The region's state is replaced by a snapshot: until that is done there is none.
     pub(super) fn begin_install(self: &Rc<Self>, place: RegionId, head: SnapshotHead) {
-        let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
+        let Some(durable) = &self.shared.durable else {
             return;
         };
-        let (id, flights) = {
+        let (id, folder, flights) = {
             let mut home = self.home.borrow_mut();
             let Some(region) = home.region_mut(place) else {
                 return;
@@ -170,29 +190,30 @@ impl Core {
                 return;
             };
             peers.is_installing = true;
-            (peers.seat.region(), std::mem::take(&mut member.flights))
+            let files = peers.files.take().filter(|it| it.0 == head.data);
+            let flights = std::mem::take(&mut member.flights);
+            (peers.seat.region(), files.map(|it| it.1), flights)
         };
         for flight in flights {
             self.refuse_flight(place, flight, &in_doubt());
         }
-        let folder = cluster.received.folder_of(id, &head.data);
-        let (shared, core, cluster) = (self.shared.clone(), self.id, cluster.clone());
+        let (shared, core) = (self.shared.clone(), self.id);
         let (rows, seed) = (durable.stores.rows.clone(), self.next_seed());
         let spawned = std::thread::Builder::new()
             .name("install".into())
             .spawn(move || {
                 let installed = || {
                     let manifest = Manifest::decode(&head.data).map_err(|e| e.to_string())?;
-                    let folder = folder.ok_or("its files are not here")?;
+                    let folder = folder.as_ref().ok_or("its files are not here")?;
                     if manifest.applied_index != head.index {
                         return Err("the manifest is that of another snapshot".into());
                     }
-                    rows.install(id, &manifest.segments, &manifest, &folder)
+                    rows.install(id, &manifest.segments, &manifest, folder)
                         .map_err(|error| error.to_string())?;
                     open_space(&rows, id, seed)
                 };
                 let result: Result<Keyspace, String> = installed();
-                if let Some(folder) = cluster.received.take(id) {
+                if let Some(folder) = folder {
                     let _ = std::fs::remove_dir_all(folder);
                 }
                 let done = Done::Installed {
@@ -246,6 +267,9 @@ impl Core {
                         cluster.nudge();
                     }
                     member.replica.on_installed(index);
+                    let region = member.peers.as_ref().map_or(0, |it| it.seat.region());
+                    let text = format!("region {region}: a snapshot is installed, as of {index}");
+                    log::notice(&settings, &text);
                     member.note_progress(place, index);
                 }
                 Err(reason) => {

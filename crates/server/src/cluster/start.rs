@@ -298,6 +298,7 @@ fn pace(settings: &Settings) -> Pace {
     let election_ticks = Pace::default().election_ticks;
     Pace {
         tick_ms: (settings.cluster.election_ms / election_ticks as u64).max(10),
+        keep_entries: settings.cluster.keep_entries,
         ..Pace::default()
     }
 }

@@ -294,6 +294,15 @@ pub const ALL: &[Setting] = &[
     ),
     change(
         row(
+            "log-keep-entries",
+            int(0, 10_000_000),
+            "10000",
+            "On a cluster node: entries of a region's log that are kept for replicas that lag, when the log is cut (`log-size`). One that lacks more gets a snapshot.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
             "snapshot-rate",
             BYTES,
             "100mb",

@@ -76,10 +76,11 @@ impl Chair {
                 let Ok(heartbeat) = Heartbeat::decode(body) else {
                     return reply.reject("a heartbeat that makes no sense");
                 };
-                let answer = match &mut self.leader {
+                let mut answer = match &mut self.leader {
                     Some(leader) if leads => leader.on_heartbeat(&self.state, heartbeat, now_ms),
                     _ => not_leader(&self.state, self.leader_node()),
                 };
+                answer.wall_ms = crate::shared::now_ms();
                 reply.done(answer.encode_to_vec());
                 self.schedule();
             }
