@@ -16,7 +16,7 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
+.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -27,6 +27,7 @@ help:
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
+	@echo 'make chaos         a cluster of real processes, killed, paused, cut apart at random for SECONDS=$(SECONDS), SEED=…; 30 failovers timed'
 	@echo 'make differential  random commands on memory, rows and redis-server: equal replies, equal data (ROUNDS=$(ROUNDS), SEED=$(SEED))'
 	@echo 'make bench         redis-server and neokv side by side, three nodes beside etcd (ARGS="--only cluster")'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
@@ -87,6 +88,13 @@ SECONDS ?= 60
 sim:
 	cargo build --quiet --profile simulation -p sim
 	$(CARGO_TARGET_DIR)/simulation/sim $(if $(filter command line,$(origin SEED)),--seed $(SEED),--seconds $(SECONDS))
+
+# A cluster of real processes: faults at random, every answer checked by sim's checkers, then the times of failovers.
+# `make test` has a short form. Partitions need root (network namespaces); without, there are none.
+FAILOVERS ?= 30
+chaos: tools
+	NEOKV_SECONDS=$(SECONDS) NEOKV_FAILOVERS=$(FAILOVERS) $(if $(filter command line,$(origin SEED)),NEOKV_SEED=$(SEED)) \
+	cargo test --release -p neokv --test cluster -- --nocapture --test-threads 1 storm:: failover::
 
 # The same sequences side by side; `make test` runs twenty-five. About one per second.
 ROUNDS ?= 1000
