@@ -44,7 +44,11 @@ impl Cluster {
     pub fn leads(&self, slot: Slot) -> Leads {
         let routes = self.routes();
         if routes.region_of(slot).is_none() {
-            return Leads::Unassigned;
+            // A node that has just started has its replicas before it hears of routes.
+            return match self.places.of_slot(slot) {
+                NOWHERE => Leads::Unassigned,
+                _ => Leads::Nobody,
+            };
         }
         match routes.leader_of(slot) {
             Some(found) if found.node != self.node => Leads::There(found.redis.to_string()),

@@ -107,9 +107,11 @@ pub fn open(
     if let Some(descriptor) = descriptor_of(&state) {
         seat.descriptor = descriptor;
     }
-    let last = stores.log.span(home).map_or(0, |(_, last)| last);
-    if state.applied_index > last.max(seat.snapshot_index) {
-        // A snapshot was installed, and the node ended before its log began behind it.
+    let (first, last) = stores.log.span(home).unwrap_or_default();
+    let is_installed = state.applied_index > last || state.applied_index + 1 == first;
+    if is_installed && state.applied_index > seat.snapshot_index {
+        // A snapshot was installed, and the node ended before its log began behind it, or before
+        // rows of what the log has behind it were on disk: the seat does not know of it.
         seat.take_state(&state);
     } else if state.applied_index == 0 && seat.snapshot_index > FOUNDED.index {
         // It was begun to be installed and its files are gone: this replica knows nothing.
