@@ -158,6 +158,12 @@ impl Client {
         Fate::Refused(why)
     }
 
+    /// Who answered for this key last.
+    pub fn answered_by(&self, key: &str) -> Option<&str> {
+        let slot = base::slot::slot_of(key.as_bytes());
+        self.slots.get(&slot).map(String::as_str)
+    }
+
     /// The next node in turn, if it is not one that was silent just now.
     fn somebody(&mut self) -> String {
         self.silent

@@ -20,13 +20,16 @@ fn writes_go_on_after_the_leader_was_killed() {
     for kill in 0..kills {
         // Another slot each time.
         let key = format!("probe{kill}");
-        let leader = cluster.leader_of(&key);
         let mut client = cluster.client();
         client.timeout = Duration::from_secs(1);
-        assert!(matches!(
-            client.ask(&key, &["SET", &key, "before"]),
-            Fate::Done(_)
-        ));
+        cluster.until("the key is written", |_| {
+            match client.ask(&key, &["SET", &key, "before"]) {
+                Fate::Done(_) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+        let leader = client.answered_by(&key).expect("it was answered");
+        let leader = cluster.number_of(leader);
         cluster.kill(leader);
         let killed = Instant::now();
         while !matches!(client.ask(&key, &["SET", &key, "after"]), Fate::Done(_)) {

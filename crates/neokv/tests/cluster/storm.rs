@@ -39,6 +39,11 @@ fn faults_at_random() {
         eprintln!("all is well again; written everywhere after {pause:?}");
         traffic.finish(&cluster);
     }
+    let logs = (1..=3).map(|number| cluster.log(number));
+    let installed: usize = logs
+        .map(|log| log.matches("a snapshot is installed").count())
+        .sum();
+    eprintln!("{round} rounds; {installed} snapshots installed");
 }
 
 /// One more fault.
