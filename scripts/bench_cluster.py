@@ -448,5 +448,6 @@ def measure_cluster(args):
         results.append(measure_writes(args, cluster, TARGET_CLIENTS, "neokv, 1 region"))
         with Single(args.neokv, args.cluster_shards) as single:
             results.append(measure_lease(args, cluster, single))
-    results.append(measure_idle(args))
+    if args.idle_regions:
+        results.append(measure_idle(args))
     return results
