@@ -14,6 +14,8 @@
 
 mod client;
 mod damage;
+#[path = "../dice/mod.rs"]
+mod dice;
 mod kill;
 mod model;
 mod node;
@@ -24,27 +26,7 @@ mod verify;
 #[path = "../transcript/wire.rs"]
 mod wire;
 
-/// Numbers that look random, the same for the same seed.
-#[derive(Clone)]
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        let mut dice = Dice(seed ^ 0x9e37_79b9_7f4a_7c15);
-        dice.roll(2);
-        dice.roll(2);
-        dice
-    }
-
-    /// From 0 to `sides - 1`.
-    pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % sides
-    }
-}
+pub use dice::Dice;
 
 /// How often the server dies in each test.
 pub fn deaths() -> u64 {

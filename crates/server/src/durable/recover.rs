@@ -7,7 +7,7 @@ use keyspace::rows::{self, Changes, Family, RowError, RowSource, RowStore, Tier,
 use keyspace::{Keyspace, Tuning};
 use replica::{LogError, Members, Ready, Replica, ReplicaConfig, ReplicaError};
 
-use super::apply::apply_payload;
+use super::payload::apply_payload;
 use super::{Member, Progress, Stores, log_id};
 use crate::commands::Commands;
 
