@@ -86,6 +86,14 @@ impl Session {
         format!("{}.{}", self.id, self.values)
     }
 
+    /// A call that changes nothing.
+    pub fn choose_read(&mut self) -> (u64, Vec<(String, Action)>, Vec<Words>) {
+        let region = self.rng.u64(1..=self.regions);
+        let key = key('r', region, self.rng.usize(..self.keys));
+        let commands = vec![words(&key, &Action::Get)];
+        (region, vec![(key, Action::Get)], commands)
+    }
+
     /// A new call: its region, and what it does; nothing to be recorded if it is noise.
     pub fn choose(&mut self) -> (u64, Vec<(String, Action)>, Vec<Words>) {
         let region = self.rng.u64(1..=self.regions);

@@ -72,6 +72,8 @@ pub enum Event {
     },
     /// Time for another fault.
     Nemesis,
+    /// The script goes on.
+    Script,
     /// A fault ends.
     Mend(Fault),
     /// No more faults.

@@ -3,6 +3,7 @@
 use crate::event::Event;
 use crate::member::Effects;
 use crate::node::Status;
+use crate::script::Scene;
 use crate::world::World;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,6 +278,8 @@ impl World {
         self.say(&[103], || "calm".into());
         self.is_calm = true;
         self.lull_us = 0;
+        self.reads_only_us = 0;
+        self.scene = Scene::After;
         self.network.calm();
         for node in 1..=self.plan.nodes {
             let at = &mut self.nodes[node as usize - 1];

@@ -5,6 +5,7 @@
 //!   sim --seed 4711                    that one, twice, with its trace if it fails
 //!       --bug 1..6                     with a planted bug (`Bug::ALL`)
 //!       --elections 1                  with elections all the time
+//!       --script 1                     with the adversary of `script.rs`
 //! ```
 
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 #[allow(clippy::disallowed_types)]
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use sim::{Bug, Plan, explain, explain_all, run};
+use sim::{Bug, Plan, Script, explain, explain_all, run};
 
 #[derive(Default)]
 struct Wanted {
@@ -21,12 +22,14 @@ struct Wanted {
     from: Option<u64>,
     bug: Option<u64>,
     elections: Option<u64>,
+    script: Option<u64>,
 }
 
 impl Wanted {
     fn plan(&self, seed: u64) -> Plan {
-        let plan = match self.elections {
-            Some(1) => Plan::of_elections(seed),
+        let plan = match (self.elections, self.script) {
+            (Some(1), _) => Plan::of_elections(seed),
+            (_, Some(1)) => Plan::of_script(seed, Script::ForgottenPromise),
             _ => Plan::new(seed),
         };
         let bug = self.bug.and_then(|nth| Bug::ALL.get(nth as usize - 1));
@@ -46,6 +49,7 @@ fn wanted() -> Result<Wanted, String> {
             "--from" => wanted.from = number,
             "--bug" => wanted.bug = number,
             "--elections" => wanted.elections = number,
+            "--script" => wanted.script = number,
             _ => return Err(format!("unknown option {word}")),
         }
     }

@@ -7,6 +7,7 @@ use crate::bugs::Bug;
 use crate::faults::Kind;
 use crate::member::Limits;
 use crate::network::Weather;
+use crate::script::Script;
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -24,6 +25,8 @@ pub struct Plan {
     /// Between faults, on average.
     pub fault_us: u64,
     pub faults: Vec<Kind>,
+    /// Instead of faults by chance.
+    pub script: Option<Script>,
     pub chaos_us: u64,
     pub limits: Limits,
     /// Of a hundred reads, so many ask whoever they meet.
@@ -67,6 +70,7 @@ impl Plan {
                 .choice(&[300_000, 1_000_000, 3_000_000])
                 .unwrap_or(&1_000_000),
             faults,
+            script: None,
             chaos_us: 15_000_000,
             limits: Limits {
                 keep_entries: *rng.choice(&[1, 5, 50]).unwrap_or(&5),
@@ -101,6 +105,22 @@ impl Plan {
             Kind::OneWay,
         ];
         plan.with_faults(&faults, 300_000)
+    }
+
+    /// Three nodes and one region in fair weather, and an adversary who knows what he does.
+    pub fn of_script(seed: u64, script: Script) -> Plan {
+        let mut plan = Plan::new(seed);
+        (plan.nodes, plan.replicas, plan.regions) = (3, 3, 1);
+        plan.weather = Weather {
+            lost: 0,
+            doubled: 0,
+            late: 0,
+            delay_us: 1000,
+        };
+        plan.limits.quiet_ticks = 0;
+        (plan.sessions, plan.think_us, plan.chaos_us) = (4, 20_000, 9_000_000);
+        plan.script = Some(script);
+        plan
     }
 
     /// Only these faults, this often.

@@ -56,6 +56,7 @@ impl World {
                 let commands = vec![words(&key, &Action::Get)];
                 (region.unwrap_or(1), vec![(key, Action::Get)], commands)
             }
+            false if self.now_us < self.reads_only_us => at.choose_read(),
             false => at.choose(),
         };
         let is_read = actions.iter().all(|(_, action)| *action == Action::Get);

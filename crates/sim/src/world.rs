@@ -15,6 +15,7 @@ use crate::network::Network;
 use crate::node::{Node, Place, Status, TICK_US};
 use crate::plan::Plan;
 use crate::queue::Queue;
+use crate::script::Scene;
 use crate::trace::Trace;
 
 /// After the last fault, everything must be well again within this time.
@@ -36,6 +37,9 @@ pub struct World {
     pub(crate) replicas: u64,
     /// Nobody asks for anything before this.
     pub(crate) lull_us: u64,
+    /// Nobody writes anything before this.
+    pub(crate) reads_only_us: u64,
+    pub(crate) scene: Scene,
     pub(crate) sessions: Vec<Session>,
     pub history: History,
     pub trace: Trace,
@@ -97,6 +101,8 @@ impl World {
             directory,
             replicas: 1000,
             lull_us: 0,
+            reads_only_us: 0,
+            scene: Scene::default(),
             sessions,
             history: History::new(),
             trace: Trace::new(with_texts),
@@ -117,7 +123,13 @@ impl World {
         for session in 0..world.plan.sessions {
             world.after(500_000, Event::Wake { session, ticket: 0 });
         }
-        world.after(2_000_000, Event::Nemesis);
+        world.after(
+            2_000_000,
+            match world.plan.script {
+                Some(_) => Event::Script,
+                None => Event::Nemesis,
+            },
+        );
         world.after(2_000_000, Event::Tidy);
         world.after(world.plan.chaos_us, Event::Calm);
         // What is under way when the faults end may happen first.
@@ -212,6 +224,7 @@ impl World {
                 }
             }
             Event::Nemesis if !self.is_calm => self.on_nemesis(),
+            Event::Script if !self.is_calm => self.on_script(),
             Event::Mend(fault) if !self.is_calm => self.on_mend(fault),
             Event::Calm => self.on_calm(),
             Event::Tidy => self.on_tidy(),
@@ -296,6 +309,7 @@ impl World {
             let Some(&to) = self.directory.get(&message.to) else {
                 continue;
             };
+            self.overhear(node, to, &message);
             for delay_us in self.network.send(node, to) {
                 let message = Box::new(message.clone());
                 self.after(
