@@ -27,7 +27,7 @@ help:
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
-	@echo 'make chaos         a cluster of real processes, killed, paused, cut apart at random for SECONDS=$(SECONDS), SEED=…; 30 failovers timed'
+	@echo 'make chaos         a cluster of real processes and stock clients; nodes killed, paused, cut apart for SECONDS=$(SECONDS), SEED=…; failovers timed'
 	@echo 'make differential  random commands on memory, rows and redis-server: equal replies, equal data (ROUNDS=$(ROUNDS), SEED=$(SEED))'
 	@echo 'make bench         redis-server and neokv side by side, three nodes beside etcd (ARGS="--only cluster")'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'
@@ -89,12 +89,13 @@ sim:
 	cargo build --quiet --profile simulation -p sim
 	$(CARGO_TARGET_DIR)/simulation/sim $(if $(filter command line,$(origin SEED)),--seed $(SEED),--seconds $(SECONDS))
 
-# A cluster of real processes: faults at random, every answer checked by sim's checkers, then the times of failovers.
-# `make test` has a short form. Partitions need root (network namespaces); without, there are none.
+# A cluster of real processes: failovers timed, then faults while stock clients work, then several at random; every
+# answer is checked by sim's checkers, every replica by `ctl digest`. `make test` has a short form. Partitions need root
+# (network namespaces); without, there are none.
 FAILOVERS ?= 30
 chaos: tools
-	NEOKV_SECONDS=$(SECONDS) NEOKV_FAILOVERS=$(FAILOVERS) $(if $(filter command line,$(origin SEED)),NEOKV_SEED=$(SEED)) \
-	cargo test --release -p neokv --test cluster -- --nocapture --test-threads 1 storm:: failover::
+	@scripts/install test
+	@NEOKV_SECONDS=$(SECONDS) NEOKV_FAILOVERS=$(FAILOVERS) $(if $(filter command line,$(origin SEED)),NEOKV_SEED=$(SEED)) scripts/chaos
 
 # The same sequences side by side; `make test` runs twenty-five. About one per second.
 ROUNDS ?= 1000

@@ -97,6 +97,10 @@ async fn introduce(
     stream.read_exact(&mut preface).await.map_err(|error| {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             malformed("closed the connection without a word (not a node of this cluster, or of another TLS setting)")
+        } else if shared.armour.is_some() && error.kind() == io::ErrorKind::InvalidData {
+            // The other side has looked at our certificate only now, and says so with an alert.
+            let words = format!("it does not accept the certificate of this node: {error}");
+            tls_words(io::Error::new(error.kind(), words))
         } else {
             DialError::Io(error)
         }

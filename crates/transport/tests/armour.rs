@@ -117,6 +117,10 @@ fn a_certificate_of_another_authority() {
     two.transport.set_peer(1, &one.address[..]);
     until("1 says so", || one.ears.noticed("does not pass TLS"));
     until("2 fails", || counters(&two, 1).connect_failures > 0);
+    until("2 says why", || {
+        two.ears
+            .noticed("does not accept the certificate of this node")
+    });
     one.transport.set_peer(2, &two.address[..]);
     until("1 does not go there either", || one.ears.noticed("TLS: "));
     assert!(one.ears.ups.lock().unwrap().is_empty());

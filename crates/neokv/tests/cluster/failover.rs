@@ -47,7 +47,7 @@ fn writes_go_on_after_the_leader_was_killed() {
     let at = |part: usize| times[(times.len() - 1) * part / 100].as_millis();
     let slow = times.iter().filter(|&&it| it > PROMISED).count();
     eprintln!(
-        "failover over {kills} kills: min {} ms, median {} ms, p90 {} ms, max {} ms; {slow} above {PROMISED:?}",
+        "SUMMARY failover over {kills} kills: min {} ms, median {} ms, p90 {} ms, max {} ms; {slow} above {PROMISED:?}",
         at(0),
         at(50),
         at(90),

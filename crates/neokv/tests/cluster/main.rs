@@ -3,12 +3,14 @@
 //! ```text
 //!   traffic.rs: sessions ─► calls ─► nodes.rs: processes ─┬─ kill -9, SIGSTOP, wiped, started again
 //!        │                                                └─ network.rs: namespaces, cut in one or both directions
-//!        └─► history ─► sim::check: is there one order that explains every answer? (the simulation's own checkers)
+//!        └─► history ─► verify.rs: is there one order that explains every answer (sim::check, the simulation's own
+//!                       checkers)? Are all replicas equal (`neokv ctl digest`)?
 //! ```
 //!
 //! One file per kind of fault: `kill.rs`, `partition.rs`, `failover.rs` (how long it takes), `rebuild.rs` (nodes that
-//! come late, empty, or not again), `refused.rs` (what must not be let in), `full_disk.rs`, `skew.rs` (clocks). `make
-//! test` runs all of them in short form. `storm.rs` puts the faults together at random: `make chaos SECONDS=600 SEED=7`.
+//! come late, empty, or not again), `refused.rs` (what must not be let in), `full_disk.rs`, `skew.rs` (clocks), `tls.rs`. `make
+//! test` runs all of them in short form. `storm.rs` puts the faults together at random, `stock/` does it with stock
+//! clients instead of our own: `make chaos SECONDS=600 SEED=7`.
 //!
 //! Data and logs of a test that fails are kept, and it says where.
 
@@ -24,8 +26,11 @@ mod partition;
 mod rebuild;
 mod refused;
 mod skew;
+mod stock;
 mod storm;
+mod tls;
 mod traffic;
+mod verify;
 #[path = "../transcript/wire.rs"]
 mod wire;
 

@@ -175,6 +175,29 @@ impl Cluster {
         self.nodes.get_mut(&number).expect("a node").data = data;
     }
 
+    pub fn regions(&self) -> usize {
+        self.plan.regions
+    }
+
+    /// Of each region, while that many nodes run.
+    pub fn replicas(&self) -> usize {
+        self.plan.replicas.min(self.running().len())
+    }
+
+    /// What `neokv ctl` must know to be let in.
+    pub fn ctl_settings(&self) -> Vec<String> {
+        let first = self.nodes.first_key_value();
+        let settings = first.map_or(&[][..], |(_, node)| &node.settings);
+        let tls = settings
+            .chunks(2)
+            .filter(|pair| pair[0].starts_with("--peer-tls"));
+        tls.flatten().cloned().collect()
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// All nodes that run, paused ones too.
     pub fn running(&self) -> Vec<usize> {
         let running = self.nodes.iter().filter(|(_, it)| it.child.is_some());
@@ -436,7 +459,7 @@ impl Cluster {
 
     /// Waits until every replica of every region is there and as far as its leader: each answers a read of its own.
     pub fn until_healthy(&self) {
-        let replicas = self.plan.replicas.min(self.running().len());
+        let replicas = self.replicas();
         self.until("all replicas answer", |cluster| {
             cluster.check_healthy(replicas)
         });

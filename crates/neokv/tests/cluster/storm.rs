@@ -43,7 +43,9 @@ fn faults_at_random() {
     let installed: usize = logs
         .map(|log| log.matches("a snapshot is installed").count())
         .sum();
-    eprintln!("{round} rounds; {installed} snapshots installed");
+    eprintln!(
+        "SUMMARY storm: {round} rounds of {faults} faults; {installed} snapshots installed; all replicas are equal"
+    );
 }
 
 /// One more fault.

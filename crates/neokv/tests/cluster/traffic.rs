@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use crate::Dice;
 use crate::client::{Client, Fate, text};
 use crate::nodes::{Cluster, key_in};
+use crate::verify;
 use crate::wire::Value;
-use sim::check;
-use sim::history::{Action, Fate as End, History, Seen};
+use sim::history::{Action, History, Seen};
 
 /// What a session waits between calls: histories stay short enough to be checked.
 const REST: Duration = Duration::from_millis(4);
@@ -124,34 +124,11 @@ impl Traffic {
     /// All nodes run and reach each other: the traffic ends, everything is read once more, everything is checked.
     pub fn finish(mut self, cluster: &Cluster) {
         self.end();
-        cluster.until_healthy();
-        let mut last = BTreeMap::new();
-        let mut reader = Worker {
-            id: u32::MAX,
-            client: cluster.client(),
-            dice: Dice::new(0),
-            groups: self.groups.clone(),
-            record: self.record.clone(),
-            count: 0,
-        };
-        for key in self.keys() {
-            let deadline = Instant::now() + Duration::from_secs(20);
-            let seen = loop {
-                match reader.call(vec![(key.clone(), Action::Get)]) {
-                    Some(mut seen) => break seen.remove(0),
-                    None => assert!(Instant::now() < deadline, "{key} cannot be read"),
-                }
-                std::thread::sleep(Duration::from_millis(50));
-            };
-            let value = match seen {
-                Seen::Text(value) => value,
-                Seen::Number(number) => Some(number.to_string()),
-                Seen::Nothing => None,
-            };
-            last.insert(key, value);
-        }
-        self.compare_replicas(cluster, &last);
-        self.check(&last);
+        let mut record = self.record.lock().expect("the record");
+        let said = verify::summary(&record.history);
+        eprintln!("{said}; {:?}", record.reasons);
+        assert!(record.surprises.is_empty(), "{:?}", record.surprises);
+        verify::all(cluster, &mut record.history, &self.keys());
     }
 
     fn keys(&self) -> Vec<String> {
@@ -159,52 +136,6 @@ impl Traffic {
         groups
             .flat_map(|group| ["r", "l", "c", "n"].map(|kind| format!("{group}{kind}")))
             .collect()
-    }
-
-    /// Every replica has what clients saw.
-    fn compare_replicas(&self, cluster: &Cluster, last: &BTreeMap<String, Option<String>>) {
-        let mut compared = 0;
-        for number in cluster.answering() {
-            cluster.until("its replicas answer", |cluster| {
-                let mut session = cluster.session(number).map_err(|e| e.to_string())?;
-                session.ask(&["READONLY"]).map_err(|e| e.to_string())?;
-                for (key, expected) in last {
-                    let found = match session.ask(&["GET", key]).map_err(|e| e.to_string())? {
-                        Value::Error(error) if error.starts_with(b"MOVED") => continue,
-                        Value::Error(error) => {
-                            return Err(String::from_utf8_lossy(&error).into_owned());
-                        }
-                        value => text(&value),
-                    };
-                    compared += 1;
-                    assert_eq!(&found, expected, "{key} on node {number}");
-                }
-                Ok(())
-            });
-        }
-        assert!(compared >= last.len(), "no replica was read");
-    }
-
-    fn check(&self, last: &BTreeMap<String, Option<String>>) {
-        let record = self.record.lock().expect("the record");
-        let history = &record.history;
-        eprintln!(
-            "{} calls: {} done, {} not happened, {} unknown; {:?}",
-            history.calls.len(),
-            history.count(End::Done),
-            history.count(End::Refused),
-            history.count(End::Unknown),
-            record.reasons
-        );
-        assert!(record.surprises.is_empty(), "{:?}", record.surprises);
-        if let Err(broken) = check::kept::check(history, last) {
-            panic!("{}: {}", broken.checker, broken.what);
-        }
-        match check::linear::check(history) {
-            Ok(0) => {}
-            Ok(undecided) => eprintln!("{undecided} keys could not be decided in time"),
-            Err(broken) => panic!("{}: {}", broken.checker, broken.what),
-        }
     }
 }
 
@@ -325,7 +256,7 @@ fn command((key, action): &(String, Action)) -> Vec<String> {
 
 /// What a reply tells; none, if it is not one of this command.
 fn seen((key, action): &(String, Action), reply: &Value) -> Option<Seen> {
-    let is_counter = key.ends_with('c') || key.ends_with('n');
+    let is_counter = verify::is_counter(key);
     Some(match (action, reply) {
         (Action::Set(_), Value::Simple(ok)) if ok == b"OK" => Seen::Nothing,
         (Action::Incr | Action::Append(_), Value::Int(number)) => Seen::Number(*number),

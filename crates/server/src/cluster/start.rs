@@ -61,7 +61,8 @@ pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, Start
         transport.set_peer(node, address);
     }
     let profile = profile(&settings);
-    if identity.node == 0 {
+    let is_new = identity.node == 0;
+    if is_new {
         join(&settings, rows, &transport, &mut identity, &profile).map_err(wrong)?;
     }
 
@@ -112,9 +113,11 @@ pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, Start
         .map(|(core, regions)| Home::of(&map, core, regions))
         .collect();
     let join = settings.cluster.join.clone();
-    let token = match identity.start_count {
-        1 => identity.token,
-        _ => random_seed() | 1,
+    // By start and token meta knows this process again: it has registered, or will as the founder.
+    // That need not be the directory's first start, if nobody let it in before.
+    let token = match is_new || is_founder {
+        true => identity.token,
+        false => random_seed() | 1,
     };
     let mut shared = Shared::with(settings, map, Commands::new(), Some(durable));
     shared.cluster = Some(cluster.clone());
@@ -313,20 +316,12 @@ fn start_transport(
     let port = settings.cluster.peer_port;
     let listen = (host, port).to_socket_addrs();
     let listen: Option<SocketAddr> = listen.ok().and_then(|mut it| it.next());
+    let tls = settings.cluster.tls.clone().map(armour).transpose()?;
     let config = Config {
         cluster_id: identity.cluster,
         node_id: identity.node,
         listen: Some(listen.ok_or_else(|| format!("{host} is no address to listen on"))?),
-        tls: settings
-            .cluster
-            .tls
-            .clone()
-            .map(|[certificate, key, authority]| transport::Tls {
-                certificate: certificate.into(),
-                key: key.into(),
-                authority: authority.into(),
-                name: None,
-            }),
+        tls,
         frame_bytes_max: FRAME_BYTES,
         snapshots: transport::Snapshots {
             rate_bytes: settings.cluster.snapshot_rate_bytes,
@@ -336,6 +331,23 @@ fn start_transport(
     };
     Transport::start(config, handler)
         .map_err(|error| format!("cannot listen for peers on {host}:{port}: {error}"))
+}
+
+/// All three or none: a node that was to be armoured does not start without.
+fn armour(files: [String; 3]) -> Result<transport::Tls, String> {
+    let names = ["peer-tls-cert", "peer-tls-key", "peer-tls-ca"];
+    if let Some((name, _)) = names.iter().zip(&files).find(|(_, file)| file.is_empty()) {
+        return Err(format!(
+            "peer-tls-cert, peer-tls-key and peer-tls-ca go together: {name} is missing"
+        ));
+    }
+    let [certificate, key, authority] = files.map(Into::into);
+    Ok(transport::Tls {
+        certificate,
+        key,
+        authority,
+        name: None,
+    })
 }
 
 /// What the transport tells this node.

@@ -77,7 +77,7 @@ impl Settings {
             dead_after_ms: self.int("node-dead-after") as u64,
             keep_entries: self.int("log-keep-entries") as u64,
             snapshot_rate_bytes: self.bytes("snapshot-rate"),
-            tls: tls.iter().all(|it| !it.is_empty()).then_some(tls),
+            tls: tls.iter().any(|it| !it.is_empty()).then_some(tls),
         };
     }
 }
