@@ -17,6 +17,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("meta", &["base"]),
     ("rocks", &["base", "keyspace", "replica"]),
     ("transport", &["base"]),
+    ("table", &["base"]),
+    ("sqldb", &["table"]),
     (
         "server",
         &[
@@ -49,10 +51,14 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ),
     // the load generator of `make bench`: no part of the product
     ("load", &["base"]),
+    // throw-away PostgreSQL and MariaDB servers for tests
+    ("databases", &[]),
 ];
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.
-const PURE: &[&str] = &["base", "resp", "keyspace", "command", "replica", "meta"];
+const PURE: &[&str] = &[
+    "base", "resp", "keyspace", "command", "replica", "meta", "table",
+];
 const PURE_MAY_LINK: &[&str] = &[
     "bitflags",
     "crc",

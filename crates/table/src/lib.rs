@@ -1,0 +1,37 @@
+//! SQL-backed rows: what a table is, what its values are, and how a row is written down.
+//!
+//! ```text
+//!   --fields 'age:int64=0,name:string'        fields.rs   declaration, both ways
+//!          |
+//!       Table { id, epoch, fields: [Field { id, name, kind, default }] }          schema.rs
+//!          |
+//!   "42" <-> Value::Int(42)                   value.rs    text of HGET and HSET, both ways
+//!   Value + Amount -> Value                   amount.rs   HINCRBY, IncrBy, DecrBy
+//!          |
+//!       Image { version, [(field id, Value)] }, Delta                             image.rs
+//! ```
+//!
+//! The one idea: a value is known by the *id* of its field, never by its name or its place. Ids are not
+//! used twice, so a row written before a field was added lacks it (its default is read), and one written
+//! before a field was dropped has a value nobody asks for (it is skipped). No row is rewritten when a schema changes.
+//!
+//! **Invariants.** Every `Value` made from outside is clean: texts are utf-8 without NUL, floats are finite and never
+//! `-0.0`; so every database can hold it and gives back the same. Decoding never panics and never trusts a length.
+//! Equal images have equal bytes.
+//!
+//! Pure: no clock, no thread, no I/O.
+
+mod amount;
+mod fields;
+mod image;
+pub mod name;
+mod schema;
+mod value;
+mod wire;
+
+pub use amount::Amount;
+pub use fields::{parse_fields, show_fields};
+pub use image::{Delta, Image};
+pub use schema::{FIELDS_MAX, Field, ROW_BYTES_MAX, Table};
+pub use value::{Kind, Value};
+pub use wire::Corrupt;
