@@ -63,6 +63,8 @@ pub struct ReplicaConfig {
     pub recent_bytes: usize,
     /// Applied entries that truncation leaves for members that lag. A region of one keeps none.
     pub keep_entries: u64,
+    /// Of these, the newest that are no more bytes than this (and what a start finds: see `sizes`).
+    pub keep_bytes: u64,
 }
 
 impl Default for ReplicaConfig {
@@ -87,6 +89,7 @@ impl Default for ReplicaConfig {
             batch_bytes: 4 << 20,
             recent_bytes: 4 << 20,
             keep_entries: 10_000,
+            keep_bytes: 64 << 20,
         }
     }
 }

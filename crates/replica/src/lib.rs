@@ -107,6 +107,7 @@ mod read;
 mod ready;
 mod recent;
 mod replica;
+mod sizes;
 mod snapshot;
 mod standing;
 mod start;

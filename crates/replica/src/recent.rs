@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use raft::eraftpb::{Entry, EntryType, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
+use crate::sizes::Sizes;
 use crate::terms::Terms;
 
 /// What an entry costs in memory beside its payload.
@@ -32,6 +33,7 @@ pub(crate) struct Recent {
     pub(crate) base: u64,
     pub(crate) last: u64,
     pub(crate) terms: Terms,
+    pub(crate) sizes: Sizes,
     pub(crate) fetched: Run,
     pub(crate) tail: Run,
     /// raft-rs reads through a shared reference, so wishes need a cell.
@@ -136,12 +138,14 @@ impl Recent {
         if first < self.tail.end() {
             self.tail.cut_from(first);
             self.fetched.cut_from(first);
+            self.sizes.cut_from(first);
             if first < self.tail.first {
                 self.tail = Run::new(first, Vec::new());
             }
         }
         for entry in entries {
             self.terms.set_from(entry.index, entry.term);
+            self.sizes.add(entry.index, entry.data.len() as u64);
             self.tail.bytes += cost(entry);
             self.tail.entries.push_back(entry.clone());
         }
@@ -157,6 +161,7 @@ impl Recent {
     pub(crate) fn truncate_to(&mut self, index: u64) {
         self.base = index;
         self.terms.forget_before(index);
+        self.sizes.forget_to(index);
         self.tail.drop_front(index, 0);
         self.fetched.drop_front(index, 0);
     }
@@ -166,6 +171,7 @@ impl Recent {
         self.base = index;
         self.last = index;
         self.terms = Terms::behind(index, term);
+        self.sizes = Sizes::default();
         self.fetched = Run::default();
         self.tail = Run::new(index + 1, Vec::new());
         *self.wants.get_mut() = Wants::default();

@@ -198,6 +198,7 @@ fn read(config: &ReplicaConfig, log: &dyn LogStore) -> Result<Recent, ReplicaErr
         base,
         last,
         terms,
+        sizes: Default::default(),
         fetched: Run::default(),
         tail: Run::new(last + 1, Vec::new()),
         wants: Default::default(),

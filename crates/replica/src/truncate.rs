@@ -6,14 +6,16 @@ impl Replica {
     /// What entries before `index` did is durable elsewhere. Returns the index to hand to
     /// [`LogStore::truncate`](crate::LogStore::truncate): the last applied entry always stays, for
     /// after a restart somebody must know its term (see `start`). So do some for members that lag
-    /// (`keep_entries`; a leader that sees nobody lag keeps fewer), and all behind a snapshot that
+    /// (`keep_entries`, `keep_bytes`; a leader that sees nobody lag keeps fewer), and all behind a snapshot that
     /// is being made or sent.
     pub fn truncate_to(&mut self, index: u64) -> u64 {
         let mut index = index.min(self.applied_index());
         if !self.is_alone() {
-            let mut lagging = self
+            let by_count = self
                 .applied_index()
                 .saturating_sub(self.config.keep_entries);
+            let by_bytes = self.node.store().sizes.behind(self.config.keep_bytes);
+            let mut lagging = by_count.max(by_bytes);
             if self.is_leader() {
                 let progress = self.node.raft.prs().iter();
                 let slowest = progress.map(|(_, progress)| progress.matched).min();
@@ -26,6 +28,11 @@ impl Replica {
             recent.truncate_to(index);
         }
         recent.base.max(1)
+    }
+
+    /// From the next truncation on; what a node has room for is shared by its regions, and they come and go.
+    pub fn set_keep_bytes(&mut self, bytes: u64) {
+        self.config.keep_bytes = bytes;
     }
 
     /// Entries before this one are gone.

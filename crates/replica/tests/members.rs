@@ -291,6 +291,57 @@ fn a_follower_that_was_away_for_long_gets_a_snapshot() {
     assert_eq!(net.nodes[&away].state.count, 101);
 }
 
+/// However few entries that is: members that lag are waited for with so many bytes of log, and no more.
+#[test]
+fn the_log_kept_for_a_member_that_is_away_has_a_bound_in_bytes() {
+    const ENTRY: u64 = 10_000;
+    const KEPT: u64 = 1 << 20;
+    let mut net = Net::founded(19, &[1, 2, 3]);
+    net.config.keep_bytes = KEPT;
+    for id in [1, 2, 3] {
+        net.restart(id);
+    }
+    let leader = net.elect();
+    let (away, third) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let write = |net: &mut Net, count: u64| {
+        for _ in 0..count {
+            let payload = vec![net.rng.u8(..); ENTRY as usize];
+            net.replica(leader).propose(payload).unwrap();
+            net.work(leader);
+            net.run(20);
+        }
+    };
+    let kept = |net: &mut Net, id: u64| {
+        net.truncate(id);
+        let (first, last) = net.nodes[&id].log.span(REGION).unwrap();
+        (last + 1 - first) * ENTRY
+    };
+    write(&mut net, 10);
+    net.crash(away, 0);
+    // Not much is missing: nothing goes.
+    write(&mut net, 50);
+    assert!(kept(&mut net, leader) > 50 * ENTRY);
+    net.start(away);
+    net.until("all agree", Net::agree);
+    assert_eq!(net.installs, 0);
+    // More is missing than anybody may keep, leader or not.
+    net.crash(away, 0);
+    write(&mut net, 200);
+    for id in [leader, third] {
+        let kept = kept(&mut net, id);
+        assert!(kept <= KEPT + ENTRY, "{kept} bytes");
+        assert!(kept > KEPT / 2, "{kept} bytes");
+    }
+    net.start(away);
+    net.until("all agree", Net::agree);
+    assert_eq!(net.installs, 1);
+    // Less room than before.
+    net.replica(leader).set_keep_bytes(KEPT / 2);
+    net.crash(away, 0);
+    write(&mut net, 100);
+    assert!(kept(&mut net, leader) <= KEPT / 2 + ENTRY);
+}
+
 /// The state was installed, and the power failed before the log was forgotten.
 #[test]
 fn an_install_is_finished_by_the_next_start() {

@@ -46,7 +46,7 @@ fn read_much(cluster: &Cluster, name: &str, keys: usize) {
 
 #[test]
 fn a_node_that_was_down_for_long_catches_up_by_snapshot() {
-    let plan = Plan::default().with(&["--log-size", "256kb", "--log-keep-entries", "10"]);
+    let plan = Plan::default().with(&["--log-size", "256kb", "--log-keep-bytes", "64kb"]);
     let mut cluster = Cluster::start(plan);
     let mut client = cluster.client();
     write_much(&mut client, "old", 100);

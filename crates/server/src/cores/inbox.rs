@@ -102,7 +102,11 @@ impl Core {
             Message::Entries { region, entries } => self.on_entries(region, entries),
             Message::Raft { from, messages } => self.on_raft(from, messages),
             Message::Task(task) => self.on_task(*task),
-            Message::Cut { region, index } => self.on_cut(region, index),
+            Message::Cut {
+                region,
+                index,
+                keep_bytes,
+            } => self.on_cut(region, index, keep_bytes),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),
             Message::ShutDown { save } => {

@@ -105,10 +105,11 @@ pub enum Message {
     },
     /// Of the node's own thread (cluster).
     Task(Box<Task>),
-    /// The log of a region was cut: entries before `index` are gone.
+    /// What the log of a region has up to `index` is in the store, on disk. So many bytes may be kept for peers that lag.
     Cut {
         region: RegionId,
         index: u64,
+        keep_bytes: u64,
     },
     /// A signal asks this core to stop the node.
     ShutDown {

@@ -24,6 +24,7 @@ use crate::cores::Message;
 const LOOK: Duration = Duration::from_millis(500);
 /// A log that is not empty is cut after this time, however short it is.
 const LATEST: Duration = Duration::from_secs(300);
+const LEAST_KEPT_BYTES: u64 = 1 << 20;
 
 /// The thread that cuts the log.
 pub struct Checkpoints {
@@ -139,9 +140,17 @@ fn alive(durable: &Durable) -> Result<Vec<(u64, u64)>, String> {
     Ok(alive)
 }
 
+/// What one of so many regions may keep of its log for peers that lag. Those that are only a little behind must not
+/// need a snapshot, however many there are.
+fn share(keep_bytes: u64, regions: usize) -> u64 {
+    let part = keep_bytes / regions.max(1) as u64;
+    part.max(keep_bytes.min(LEAST_KEPT_BYTES))
+}
+
 /// `cut_at`: by log id, the applied index of the last time.
 fn cut(shared: &Shared, durable: &Durable, cut_at: &mut HashMap<u64, u64>) -> Result<(), String> {
     let regions: Vec<_> = durable.progress.regions().collect();
+    let keep_bytes = share(shared.settings.current().cluster.keep_bytes, regions.len());
     durable.logged_bytes.store(0, Ordering::Relaxed);
     let alive = alive(durable)?;
     let flushed = durable.stores.rows.checkpoint();
@@ -167,6 +176,7 @@ fn cut(shared: &Shared, durable: &Durable, cut_at: &mut HashMap<u64, u64>) -> Re
             mailbox.send(Message::Cut {
                 region: place,
                 index: applied,
+                keep_bytes,
             });
         }
     }

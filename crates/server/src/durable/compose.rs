@@ -442,7 +442,7 @@ impl Core {
     }
 
     /// The store has on disk what a region's log had before `index`.
-    pub(crate) fn on_cut(&self, id: RegionId, index: u64) {
+    pub(crate) fn on_cut(&self, id: RegionId, index: u64, keep_bytes: u64) {
         // A region that is lent is told the next time.
         if let Some(member) = self
             .home
@@ -450,6 +450,7 @@ impl Core {
             .region_mut(id)
             .and_then(|region| region.member.as_deref_mut())
         {
+            member.replica.set_keep_bytes(keep_bytes);
             let unneeded = member.replica.truncate_to(index);
             member.note_unneeded(id, unneeded);
         }

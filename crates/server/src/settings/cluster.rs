@@ -25,6 +25,7 @@ pub struct ClusterSettings {
     pub election_ms: u64,
     pub dead_after_ms: u64,
     pub keep_entries: u64,
+    pub keep_bytes: u64,
     pub snapshot_rate_bytes: u64,
     /// Certificate, key, authority.
     pub tls: Option<[String; 3]>,
@@ -76,6 +77,7 @@ impl Settings {
             election_ms: self.int("election-timeout") as u64,
             dead_after_ms: self.int("node-dead-after") as u64,
             keep_entries: self.int("log-keep-entries") as u64,
+            keep_bytes: self.bytes("log-keep-bytes"),
             snapshot_rate_bytes: self.bytes("snapshot-rate"),
             tls: tls.iter().any(|it| !it.is_empty()).then_some(tls),
         };

@@ -301,6 +301,12 @@ pub const ALL: &[Setting] = &[
         ),
         Change::Start,
     ),
+    row(
+        "log-keep-bytes",
+        BYTES,
+        "256mb",
+        "On a cluster node: bytes of log that are kept for replicas that lag, in equal parts for all regions of the node (1 MB each at least), when the log is cut; no more than `log-keep-entries` allows.",
+    ),
     change(
         row(
             "snapshot-rate",
