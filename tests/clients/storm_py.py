@@ -5,9 +5,11 @@
 See crates/neokv/tests/cluster/stock/mod.rs for the sessions and for what the lines mean.
 """
 
+import faulthandler
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -24,6 +26,8 @@ FILE = os.open(sys.argv[4], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 REST = 0.006
 REFUSED = (MovedError, TryAgainError, ClusterDownError, SlotNotCoveredError)
 stopped = threading.Event()
+# Where it is, if it does not go on.
+faulthandler.register(signal.SIGUSR1)
 
 
 def write(**line):

@@ -45,6 +45,24 @@ fn a_leader_is_cut_off_from_the_others() {
             Network::isolate,
         );
     }
+    // It tells clients that ask it for the slots to go elsewhere, so they do not stay with it.
+    let leader = cluster.leader_of("{any}");
+    let address = cluster.address(leader);
+    let network = cluster.network.as_ref().expect("a network");
+    network.isolate(leader);
+    cluster.until("it names others", |cluster| {
+        let ranges = cluster.ranges(leader)?;
+        let slots: usize = ranges
+            .iter()
+            .map(|it| usize::from(it.last - it.first) + 1)
+            .sum();
+        match ranges.iter().any(|it| it.nodes.first() == Some(&address)) || slots != 16384 {
+            true => Err(format!("{ranges:?}")),
+            false => Ok(()),
+        }
+    });
+    network.heal();
+    traffic.until_written(RESUMED);
     traffic.finish(&cluster);
 }
 

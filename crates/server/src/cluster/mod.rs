@@ -29,13 +29,14 @@ mod snapshots;
 mod start;
 mod sure;
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use base::cluster::{ClusterId, META_REGION, NodeId};
 use bytes::Bytes;
-use meta::route::Routes;
+use meta::route::{Routes, SlotRange};
 use meta::wire::{ReplicaReport, RouteNode, RouteTable};
 use transport::{RaftMessage, Transport};
 
@@ -45,7 +46,7 @@ pub use regions::{Table, Task};
 pub use start::{is_cluster_data, start_cluster};
 pub use sure::{Serving, Unserved};
 
-use crate::cores::Places;
+use crate::cores::{Places, RegionId};
 use chair::Word;
 use node::Nudge;
 use snapshots::Received;
@@ -74,6 +75,8 @@ pub struct Cluster {
     /// How this node's member of meta stands, for the next heartbeat.
     chair_report: Mutex<Option<ReplicaReport>>,
     nudge: Nudge,
+    /// Places whose replica led and does not know who does now.
+    lost: Mutex<BTreeSet<RegionId>>,
     tick_ms: u64,
     /// Reads of READONLY sessions may be answered by followers.
     pub follower_read: bool,
@@ -104,6 +107,36 @@ impl Cluster {
             next.on_leader(region, replica, term);
             next
         });
+    }
+
+    /// A replica here has lost its region, or knows who leads it now.
+    fn set_lost(&self, place: RegionId, is_lost: bool) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_lost {
+            true => lost.insert(place),
+            false => lost.remove(&place),
+        };
+    }
+
+    /// Slots and who has them, for clients that ask. Routes say that this node leads until meta says otherwise, and a
+    /// node that is cut off does not hear of it: a client that believed it would stay here. The others know better, so
+    /// one of them is named, now this one and now that.
+    pub fn ranges(&self) -> Vec<SlotRange> {
+        let mut ranges = self.routes().ranges();
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.is_empty() {
+            return ranges;
+        }
+        for range in &mut ranges {
+            let place = self.places.of_slot(*range.slots.start());
+            if range.leader == Some(self.node) && lost.contains(&place) {
+                let turn = (clock_ms() / 1000) as usize % range.followers.len().max(1);
+                if let Some(other) = range.followers.get_mut(turn) {
+                    range.leader = Some(std::mem::replace(other, self.node));
+                }
+            }
+        }
+        ranges
     }
 
     fn send(&self, node: NodeId, messages: Vec<(u64, Bytes)>) {

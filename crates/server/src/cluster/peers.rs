@@ -248,6 +248,9 @@ impl Core {
         if ready.leader_changed {
             let leaderless = member.replica.leader().is_none();
             peers.leaderless_since_ms = leaderless.then(clock_ms);
+            if !leaderless && let Some(cluster) = &self.shared.cluster {
+                cluster.set_lost(region.id, false);
+            }
         }
         if ready.became_leader.is_some() {
             peers.lost_since_ms = None;
@@ -259,6 +262,11 @@ impl Core {
         if ready.lost_leadership {
             peers.lost_since_ms = Some(clock_ms());
             turned.lost = true;
+            if member.replica.leader().is_none()
+                && let Some(cluster) = &self.shared.cluster
+            {
+                cluster.set_lost(region.id, true);
+            }
         }
         turned.roles = ready.leader_changed || ready.became_leader.is_some() || turned.lost;
         turned.wanted.append(&mut ready.snapshots_wanted);

@@ -84,6 +84,7 @@ pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, Start
         chair: chair_words,
         chair_report: Default::default(),
         nudge,
+        lost: Default::default(),
         tick_ms: pace.tick_ms,
         follower_read: settings.cluster.follower_read,
         redirects: settings.cluster.redirects,

@@ -363,7 +363,6 @@ fn nodes_of(cluster: &Cluster, range: &SlotRange) -> Vec<RouteNode> {
 fn slots(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let cluster = cluster_of(session)?;
     let ranges: Vec<(SlotRange, Vec<RouteNode>)> = cluster
-        .routes()
         .ranges()
         .into_iter()
         .map(|range| {

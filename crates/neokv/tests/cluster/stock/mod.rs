@@ -130,6 +130,9 @@ impl Stock {
             for session in [worker.session, worker.session + 1] {
                 for group in &self.groups {
                     while !worker.lines.has_written(session, group, since) {
+                        if began.elapsed() >= limit {
+                            worker.running.show();
+                        }
                         assert!(
                             began.elapsed() < limit,
                             "{what}: {} (session {session}) has not written to {group} within {limit:?}\n{}",
@@ -181,6 +184,18 @@ impl Stock {
             assert!(lost.is_empty(), "{key}: acknowledged and gone: {lost:?}");
             let strange: Vec<_> = members.difference(&of_key(&found.tried)).cloned().collect();
             assert!(strange.is_empty(), "{key}: nobody added {strange:?}");
+        }
+    }
+}
+
+impl Running {
+    /// Where a client is that does not go on, if it can tell: redis-py's stacks, on stderr.
+    fn show(&self) {
+        if let Running::Process(child) = self {
+            let _ = Command::new("kill")
+                .args(["-USR1", &child.id().to_string()])
+                .status();
+            std::thread::sleep(Duration::from_millis(300));
         }
     }
 }
