@@ -95,11 +95,11 @@ impl Minutes {
 
 /// What an entry of region 0 is.
 #[derive(Clone, PartialEq, Message)]
-struct Motion {
+pub struct Motion {
     #[prost(uint64, tag = "1")]
-    stamp_ms: u64,
+    pub stamp_ms: u64,
     #[prost(message, required, tag = "2")]
-    command: Command,
+    pub command: Command,
 }
 
 /// What the thread hears.
@@ -233,7 +233,7 @@ impl Start {
         let config = ReplicaConfig {
             region: META_REGION,
             replica: minutes.seat.replica,
-            members: minutes.seat.members(),
+            members: minutes.seat.members(minutes.applied),
             applied: minutes.applied,
             snapshot: minutes.seat.snapshot(),
             seed: random_seed(),
@@ -279,12 +279,7 @@ impl Start {
                 if seats::gone(rows, META_REGION).is_ok_and(|gone| gone >= create.replica) {
                     return None;
                 }
-                let seat = Seat {
-                    descriptor: create.descriptor,
-                    replica: create.replica,
-                    ..Seat::default()
-                };
-                let minutes = Minutes::found(seat);
+                let minutes = Minutes::found(Seat::made(create));
                 let sat = minutes.keep(rows).and_then(|()| self.sit_down(minutes));
                 match sat {
                     Ok(chair) => {

@@ -24,7 +24,7 @@ mod node;
 mod peers;
 mod redirect;
 mod regions;
-mod seats;
+pub mod seats;
 mod snapshots;
 mod start;
 mod sure;
@@ -40,6 +40,8 @@ use meta::route::{Routes, SlotRange};
 use meta::wire::{ReplicaReport, RouteNode, RouteTable};
 use transport::{RaftMessage, Transport};
 
+pub use chair::{Minutes, Motion};
+pub use members::{Newcomers, lead, report_of_replica};
 pub use peers::{Outbox, PATIENCE_MS, Peers, Turned};
 pub use redirect::{Astray, Leads, astray, no_leader};
 pub use regions::{Table, Task};

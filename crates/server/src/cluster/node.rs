@@ -21,7 +21,6 @@ use meta::wire::{
     ReplicaReport, Standing,
 };
 use prost::Message;
-use replica::FOUNDED;
 use transport::{CallError, Target};
 
 use super::chair::Word;
@@ -400,14 +399,7 @@ impl Node {
             if is_here || seats::gone(&**rows, order.region)? >= create.replica {
                 continue;
             }
-            let mut seat = Seat {
-                descriptor: create.descriptor,
-                replica: create.replica,
-                ..Seat::default()
-            };
-            if seat.descriptor.member(seat.replica).is_some() {
-                seat.set_snapshot(FOUNDED);
-            }
+            let seat = Seat::made(create);
             seat.put(&mut changes);
             made.push(seat);
         }
@@ -460,12 +452,12 @@ impl Node {
             place,
             Task::Remove {
                 place,
-                replica,
+                order: Box::new(order.clone()),
                 done,
             },
         );
         if answer.recv_timeout(CALL) != Ok(true) {
-            return Err("the replica is busy".into());
+            return Err("the replica is busy, or a member after all".into());
         }
         durable.progress.set_region(place, 0, 0);
         let rows = &durable.stores.rows;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base::cluster::{RegionId as WideId, ReplicaId};
+use base::cluster::RegionId as WideId;
 use keyspace::rows::Changes;
 use replica::{FOUNDED, Position, Replica, ReplicaConfig};
 
@@ -120,7 +120,7 @@ pub fn open(
     let config = ReplicaConfig {
         region: home,
         replica: seat.replica,
-        members: seat.members(),
+        members: seat.members(space.applied_index()),
         applied: space.applied_index(),
         snapshot: seat.snapshot(),
         seed,
@@ -180,18 +180,19 @@ impl Core {
         self.flush_outbox();
     }
 
-    /// A replica leaves. Answers false while it is lent: ask again.
+    /// A replica leaves. Answers false while it is lent: ask again; and if the order was made before
+    /// the replica became a member.
     pub(crate) fn on_remove(
         self: &Rc<Self>,
         id: RegionId,
-        replica: ReplicaId,
+        order: &meta::wire::Order,
         done: &Sender<bool>,
     ) {
         let removed = {
             let mut home = self.home.borrow_mut();
             let is_it = home
                 .region_mut(id)
-                .is_some_and(|region| seat_of(region).is_some_and(|seat| seat.replica == replica));
+                .is_some_and(|region| seat_of(region).is_some_and(|seat| seat.may_go(order)));
             if is_it { home.remove(id) } else { None }
         };
         let Some((mut region, batches)) = removed else {
@@ -229,7 +230,7 @@ pub enum Task {
     Add(RegionBox),
     Remove {
         place: RegionId,
-        replica: ReplicaId,
+        order: Box<meta::wire::Order>,
         done: Sender<bool>,
     },
     /// To the leader.
@@ -263,11 +264,7 @@ impl Core {
         self.begin_batch();
         match task {
             Task::Add(region) => self.on_add(region),
-            Task::Remove {
-                place,
-                replica,
-                done,
-            } => self.on_remove(place, replica, &done),
+            Task::Remove { place, order, done } => self.on_remove(place, &order, &done),
             Task::Lead {
                 place,
                 order,

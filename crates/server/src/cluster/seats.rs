@@ -12,8 +12,9 @@
 
 use base::cluster::{ClusterId, Descriptor, NodeId, RegionId, ReplicaId, Role};
 use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier, WriteError};
+use meta::wire::{Action, Create, Order};
 use prost::Message;
-use replica::{Members, Position};
+use replica::{FOUNDED, Members, Position};
 
 const SEAT: &[u8] = b"seat";
 const GONE: &[u8] = b"gone";
@@ -49,11 +50,37 @@ impl Seat {
         (self.snapshot_index, self.snapshot_term) = (at.index, at.term);
     }
 
-    /// As Raft counts. Nobody, before the replica is a member.
-    pub fn members(&self) -> Members {
+    /// Of a replica that meta wants to be made. A founder begins with the founding. Any other knows
+    /// nothing, even if it is a member by now: the log does not tell from where on it was one.
+    pub fn made(create: Create) -> Seat {
+        let is_founder = create.is_founder();
+        let mut seat = Seat {
+            descriptor: create.descriptor,
+            replica: create.replica,
+            ..Seat::default()
+        };
+        if is_founder {
+            seat.set_snapshot(FOUNDED);
+        }
+        seat
+    }
+
+    /// As Raft counts, for a state as of the index `applied`. Nobody, before the replica is a member
+    /// and has a state.
+    pub fn members(&self, applied: u64) -> Members {
+        let is_empty = applied.max(self.snapshot_index) == 0;
         match self.descriptor.member(self.replica) {
-            Some(_) => members_of(&self.descriptor),
-            None => Members::default(),
+            Some(_) if !is_empty => members_of(&self.descriptor),
+            _ => Members::default(),
+        }
+    }
+
+    /// Whether this is the replica that an order destroys. One made for an older epoch than the
+    /// replica knows of is refused: the replica became a member after all.
+    pub fn may_go(&self, order: &Order) -> bool {
+        match order.check(self.descriptor.epoch, None) {
+            Ok(Action::Destroy(destroy)) => destroy.replica == self.replica,
+            _ => false,
         }
     }
 
@@ -256,6 +283,46 @@ mod tests {
                 .map(|&(id, node, role)| Member::new(id, node, role))
                 .collect(),
         }
+    }
+
+    #[test]
+    fn only_founders_begin_with_the_founding() {
+        let create = |epoch, replica| Create {
+            descriptor: Descriptor {
+                epoch,
+                ..descriptor(&[(11, 1, Role::Voter), (12, 2, Role::Voter)])
+            },
+            replica,
+            campaign: false,
+        };
+        let founder = Seat::made(create(Epoch::FIRST, 11));
+        assert_eq!(founder.snapshot(), FOUNDED);
+        assert_eq!(founder.members(0), Members::of_voters([11, 12]));
+        // The others have changed their members since, without it.
+        let later = Epoch {
+            members: 3,
+            segments: 1,
+        };
+        for (epoch, replica) in [(later, 11), (Epoch::FIRST, 13)] {
+            let seat = Seat::made(create(epoch, replica));
+            assert_eq!(seat.snapshot(), Position::default());
+            assert_eq!(seat.members(0), Members::default());
+        }
+    }
+
+    #[test]
+    fn a_replica_that_became_a_member_after_all_stays() {
+        let mut seat = Seat {
+            descriptor: descriptor(&[(11, 1, Role::Voter)]),
+            replica: 11,
+            ..Seat::default()
+        };
+        let action = |replica| Action::Destroy(meta::wire::Destroy { replica });
+        let order = Order::new(1, Epoch::FIRST, 0, action(11));
+        assert!(seat.may_go(&order));
+        assert!(!seat.may_go(&Order::new(1, Epoch::FIRST, 0, action(10))));
+        seat.descriptor.epoch.members += 1;
+        assert!(!seat.may_go(&order));
     }
 
     #[test]

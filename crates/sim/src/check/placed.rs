@@ -1,0 +1,78 @@
+//! When all is mended: every region has as many voters as wanted, on machines that live; every replica
+//! agrees with meta's descriptor of it; and there are no others.
+
+use meta::state::State;
+
+use crate::node::{Node, Status};
+
+/// What is not as it should be yet, as meta's leader has it.
+pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> {
+    let settings = state.settings();
+    if state.data_regions().count() as u64 != regions {
+        return Err("the regions have not been made".into());
+    }
+    for region in state.regions() {
+        let descriptor = &region.descriptor;
+        let id = descriptor.region;
+        let wanted = if id == 0 {
+            settings.meta_replicas
+        } else {
+            settings.replicas
+        };
+        if descriptor.voters().count() != wanted as usize
+            || descriptor.members.len() != wanted as usize
+        {
+            return Err(format!(
+                "region {id} has the members {:?}",
+                descriptor.members
+            ));
+        }
+        if !region.plans.is_empty() {
+            return Err(format!("region {id} has plans: {:?}", region.plans));
+        }
+        for node in nodes.iter().filter(|node| node.status == Status::Up) {
+            let seat = match id {
+                0 => node.chair.as_ref().map(|chair| &chair.seat),
+                _ => node.members.get(&id).map(|member| &member.seat),
+            };
+            let ours = node
+                .desk
+                .as_ref()
+                .and_then(|desk| descriptor.member_on(desk.node_id()));
+            match (seat, ours) {
+                (None, None) => {}
+                (Some(seat), Some(ours)) if seat.replica == ours.replica => {
+                    if seat.descriptor != *descriptor {
+                        return Err(format!(
+                            "region {id}: meta has {descriptor:?}, replica {} has {:?}",
+                            seat.replica, seat.descriptor
+                        ));
+                    }
+                }
+                (Some(seat), _) => {
+                    return Err(format!(
+                        "region {id}: replica {} is left over",
+                        seat.replica
+                    ));
+                }
+                (None, Some(ours)) => {
+                    return Err(format!(
+                        "region {id}: replica {} is not there",
+                        ours.replica
+                    ));
+                }
+            }
+        }
+        let lives = |node: u64| {
+            let mut up = nodes.iter().filter(|it| it.status == Status::Up);
+            up.any(|it| it.desk.as_ref().is_some_and(|desk| desk.node_id() == node))
+        };
+        if let Some(dead) = descriptor.members.iter().find(|member| !lives(member.node)) {
+            return Err(format!(
+                "region {id}: node {} of replica {} is dead",
+                dead.node, dead.replica
+            ));
+        }
+    }
+    Ok(())
+}

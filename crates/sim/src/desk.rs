@@ -1,0 +1,522 @@
+//! A node and meta: it joins, sends heartbeats, and does what it is ordered to.
+//!
+//! It stands for `server::cluster::node`: one call at a time, to whoever is likeliest to lead meta; the
+//! next when an answer came or was not to be had; sooner if something changed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use base::cluster::META_REGION;
+use meta::route::Routes;
+use meta::state::Found;
+use meta::wire::{
+    Action, Address, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport, Profile,
+    Standing,
+};
+use server::cluster::seats::{self, Identity, Seat};
+use server::cluster::{Minutes, report_of_replica};
+
+use crate::chair::{Chair, Setup, first_minutes};
+use crate::member::{Effects, Fact};
+use crate::node::{Node, Place};
+
+pub const BEAT_US: u64 = 1_000_000;
+pub const SOON_US: u64 = 20_000;
+pub const CALL_US: u64 = 2_000_000;
+
+/// Who asked, and under which number.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker {
+    pub machine: u64,
+    pub life: u64,
+    pub ticket: u64,
+}
+
+#[derive(Debug, Clone)]
+pub enum Call {
+    Join(Join),
+    Beat(Heartbeat),
+}
+
+#[derive(Debug, Clone)]
+pub enum Reply {
+    Join(JoinAnswer),
+    Beat(HeartbeatAnswer),
+}
+
+struct Asking {
+    ticket: u64,
+    call: Call,
+    targets: VecDeque<u64>,
+    tried: Vec<u64>,
+}
+
+pub struct Desk {
+    pub setup: Setup,
+    /// The machines it was told of, up to this one.
+    pub told: u64,
+    identity: Identity,
+    /// What a founder proposes first.
+    founder: Option<Found>,
+    /// Of this start.
+    token: u64,
+    has_joined: bool,
+    number: u64,
+    /// The machine that answered last.
+    leader: Option<u64>,
+    routes: Routes,
+    asking: Option<Asking>,
+    tickets: u64,
+    failures: Vec<OrderReport>,
+    /// When the next heartbeat is due, in true time; none while an answer is awaited.
+    pub next_us: Option<u64>,
+    /// For when the simulator was told of it.
+    pub planned_us: Option<u64>,
+}
+
+/// Machine `3` lives at the address `m3`.
+pub fn address_of(machine: u64) -> Address {
+    Address::new(format!("m{machine}"), 7000)
+}
+
+pub fn machine_of(address: &Address) -> Option<u64> {
+    address.host.strip_prefix('m')?.parse().ok()
+}
+
+fn profile_of(machine: u64) -> Profile {
+    Profile {
+        redis: address_of(machine),
+        peer: address_of(machine),
+        http_port: 0,
+        labels: BTreeMap::new(),
+        stores: true,
+        metas: true,
+        format: 1,
+        version: String::new(),
+    }
+}
+
+impl Desk {
+    pub fn new(setup: Setup) -> Desk {
+        Desk {
+            setup,
+            told: 0,
+            identity: Identity::default(),
+            founder: None,
+            token: 0,
+            has_joined: false,
+            number: 0,
+            leader: None,
+            routes: Routes::new(),
+            asking: None,
+            tickets: 0,
+            failures: Vec::new(),
+            next_us: None,
+            planned_us: None,
+        }
+    }
+
+    pub fn node_id(&self) -> u64 {
+        self.identity.node
+    }
+
+    fn join(&self, machine: u64) -> Join {
+        Join {
+            cluster: self.identity.cluster,
+            node: self.identity.node,
+            token: self.token,
+            start_count: self.identity.start_count,
+            profile: profile_of(machine),
+        }
+    }
+
+    /// Whom to ask, the likeliest first.
+    fn targets(&self, machine: u64) -> VecDeque<u64> {
+        let known = self.identity.meta.iter();
+        let known =
+            known.filter_map(|text| text.strip_prefix('m')?.split(':').next()?.parse().ok());
+        let all = self.leader.into_iter().chain([machine]).chain(known);
+        let mut targets = VecDeque::new();
+        // A node that knows nobody was told whom to ask (`--join`).
+        let told = (1..=self.told).filter(|_| self.identity.meta.is_empty());
+        for target in all.chain(told) {
+            if !targets.contains(&target) {
+                targets.push_back(target);
+            }
+        }
+        targets
+    }
+}
+
+impl Node {
+    /// Founds the cluster: the first node, before its first start.
+    pub fn found(&mut self, cluster: u64, settings: meta::state::Settings) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        desk.identity = Identity {
+            cluster,
+            node: 1,
+            token: self.rng.u64(..) | 1,
+            ..Identity::default()
+        };
+        let join = Join {
+            node: 0,
+            token: desk.identity.token,
+            start_count: 1,
+            ..desk.join(self.id)
+        };
+        desk.founder = Some(Found {
+            cluster,
+            settings,
+            join,
+        });
+        let _ = desk.identity.keep(&*self.disk.rows);
+        let _ = first_minutes().keep(&*self.disk.rows);
+        self.disk.flush();
+    }
+
+    /// The part of a start that concerns meta.
+    pub(crate) fn open_desk(&mut self, true_us: u64, out: &mut Effects) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        let rows = &*self.disk.rows;
+        let known = Identity::read(rows).ok().flatten();
+        let mut identity = known.unwrap_or_else(|| Identity {
+            token: self.rng.u64(..) | 1,
+            ..Identity::default()
+        });
+        identity.start_count += 1;
+        let _ = identity.keep(rows);
+        self.disk.flush();
+        let is_first = identity.node == 0 || identity.start_count == 1;
+        let token = if is_first {
+            identity.token
+        } else {
+            self.rng.u64(..) | 1
+        };
+        *desk = Desk {
+            identity,
+            token,
+            founder: desk.founder.take(),
+            told: desk.told,
+            tickets: desk.tickets,
+            next_us: Some(true_us + 1000),
+            ..Desk::new(desk.setup)
+        };
+        match Minutes::read(&*self.disk.rows) {
+            Ok(Some(minutes)) => self.sit_down(minutes, true_us, out),
+            Ok(None) => {}
+            Err(error) => out.failure = Some(error),
+        }
+    }
+
+    fn sit_down(&mut self, minutes: Minutes, true_us: u64, out: &mut Effects) {
+        let Some(desk) = &self.desk else {
+            return;
+        };
+        let (id, setup, founder) = (desk.node_id(), desk.setup, desk.founder.clone());
+        let mut around = self.around(true_us, out);
+        match Chair::open(minutes, id, founder, setup, &mut around) {
+            Ok(mut chair) => {
+                chair.drive(&mut around);
+                self.chair = Some(chair);
+            }
+            Err(error) => out.failure = Some(format!("meta cannot start: {error}")),
+        }
+    }
+
+    /// Something changed that meta should hear of.
+    pub fn nudge(&mut self, true_us: u64) {
+        if let Some(desk) = &mut self.desk
+            && let Some(next_us) = &mut desk.next_us
+        {
+            *next_us = (*next_us).min(true_us + SOON_US);
+        }
+    }
+
+    /// It is time for a heartbeat, or for joining.
+    pub fn beat(&mut self, true_us: u64, out: &mut Effects) {
+        let machine = self.id;
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        desk.next_us = None;
+        let call = match desk.has_joined {
+            false => Call::Join(desk.join(machine)),
+            true => {
+                desk.number += 1;
+                let members = self.members.values();
+                let reports = members.map(|it| report_of_replica(&it.replica, &it.seat));
+                let mut replicas: Vec<_> = reports.collect();
+                replicas.extend(self.chair.as_ref().map(Chair::report));
+                for report in &mut replicas {
+                    if desk.routes.meta_knows(report.region, report.epoch) {
+                        report.descriptor = None;
+                    }
+                }
+                Call::Beat(Heartbeat {
+                    cluster: desk.identity.cluster,
+                    node: desk.identity.node,
+                    start_count: desk.identity.start_count,
+                    number: desk.number,
+                    route_version: desk.routes.version(),
+                    replicas,
+                    orders: std::mem::take(&mut desk.failures),
+                    ..Heartbeat::default()
+                })
+            }
+        };
+        desk.asking = Some(Asking {
+            ticket: 0,
+            call,
+            targets: desk.targets(machine),
+            tried: Vec::new(),
+        });
+        self.ask_next(true_us, out);
+    }
+
+    /// Asks the next one; if there is none, later again.
+    fn ask_next(&mut self, true_us: u64, out: &mut Effects) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        let Some(asking) = &mut desk.asking else {
+            return;
+        };
+        match asking.targets.pop_front() {
+            Some(target) => {
+                desk.tickets += 1;
+                asking.ticket = desk.tickets;
+                asking.tried.push(target);
+                out.calls.push((target, asking.ticket, asking.call.clone()));
+            }
+            None => {
+                desk.asking = None;
+                desk.leader = None;
+                desk.next_us = Some(true_us + BEAT_US);
+            }
+        }
+    }
+
+    /// No answer came in time.
+    pub fn on_no_reply(&mut self, ticket: u64, true_us: u64, out: &mut Effects) {
+        let asking = self.desk.as_ref().and_then(|desk| desk.asking.as_ref());
+        if asking.is_some_and(|asking| asking.ticket == ticket) {
+            self.ask_next(true_us, out);
+        }
+    }
+
+    pub fn on_reply(&mut self, ticket: u64, reply: Reply, true_us: u64, out: &mut Effects) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        let Some(asking) = desk.asking.take_if(|asking| asking.ticket == ticket) else {
+            return;
+        };
+        match reply {
+            Reply::Join(answer) => self.on_join_answer(asking, answer, true_us, out),
+            Reply::Beat(answer) => self.on_beat_answer(asking, answer, true_us, out),
+        }
+    }
+
+    /// Where meta is said to be is asked next.
+    fn ask_on(
+        &mut self,
+        mut asking: Asking,
+        hints: impl IntoIterator<Item = Address>,
+        true_us: u64,
+        out: &mut Effects,
+    ) {
+        for machine in hints.into_iter().filter_map(|it| machine_of(&it)) {
+            if !asking.tried.contains(&machine) && !asking.targets.contains(&machine) {
+                asking.targets.push_back(machine);
+            }
+        }
+        if let Some(desk) = &mut self.desk {
+            desk.asking = Some(asking);
+        }
+        self.ask_next(true_us, out);
+    }
+
+    fn on_join_answer(
+        &mut self,
+        asking: Asking,
+        answer: JoinAnswer,
+        true_us: u64,
+        out: &mut Effects,
+    ) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        let known = desk.identity.node;
+        if answer.node != 0 && (known == 0 || known == answer.node) {
+            if known == 0 {
+                desk.identity.cluster = answer.cluster;
+                desk.identity.node = answer.node;
+                desk.identity.meta = answer.meta.iter().map(Address::to_string).collect();
+                let _ = desk.identity.keep(&*self.disk.rows);
+                self.disk.flush();
+            }
+            desk.has_joined = true;
+            desk.next_us = Some(true_us);
+            return;
+        }
+        if !answer.refused.is_empty() && !answer.retry {
+            out.failure = Some(format!("meta does not take it: {}", answer.refused));
+            return;
+        }
+        let hints = answer.leader.into_iter().chain(answer.meta);
+        self.ask_on(asking, hints, true_us, out);
+    }
+
+    fn on_beat_answer(
+        &mut self,
+        asking: Asking,
+        answer: HeartbeatAnswer,
+        true_us: u64,
+        out: &mut Effects,
+    ) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        match answer.standing() {
+            Standing::Accepted => {
+                desk.leader = asking.tried.last().copied();
+                if let Some(table) = &answer.routes {
+                    desk.routes.update(table);
+                    let meta = answer.meta.iter().map(|node| node.peer.to_string());
+                    desk.identity.meta = meta.collect();
+                    let _ = desk.identity.keep(&*self.disk.rows);
+                    self.disk.flush();
+                }
+                let mut again = false;
+                for order in answer.orders {
+                    let action = order.action.as_ref();
+                    again |= matches!(action, Some(Action::Create(_) | Action::Destroy(_)));
+                    if let Err(text) = self.on_order(&order, true_us, out)
+                        && let Some(desk) = &mut self.desk
+                    {
+                        desk.failures.push(OrderReport {
+                            order: order.id,
+                            region: order.region,
+                            text,
+                        });
+                    }
+                }
+                if let Some(desk) = &mut self.desk {
+                    let wait_us = if again { SOON_US } else { BEAT_US };
+                    desk.next_us = Some(true_us + wait_us);
+                }
+            }
+            Standing::NotLeader => {
+                let hints = answer.leader.into_iter().chain(answer.meta);
+                let hints: Vec<Address> = hints.map(|node| node.peer).collect();
+                self.ask_on(asking, hints, true_us, out);
+            }
+            Standing::Unknown => {
+                desk.has_joined = false;
+                desk.next_us = Some(true_us + SOON_US);
+            }
+            Standing::Superseded | Standing::Gone | Standing::WrongCluster => {
+                out.failure = Some(format!("meta wants it to stop: {}", answer.text));
+            }
+        }
+    }
+
+    fn on_order(&mut self, order: &Order, true_us: u64, out: &mut Effects) -> Result<(), String> {
+        let region = order.region;
+        let gone = seats::gone(&*self.disk.rows, region)?;
+        match &order.action {
+            Some(Action::Create(create)) => {
+                let is_here = match region {
+                    META_REGION => self.chair.is_some(),
+                    _ => self.places.contains_key(&region),
+                };
+                if is_here || gone >= create.replica {
+                    return Ok(());
+                }
+                let replica = create.replica;
+                let seat = Seat::made(create.clone());
+                out.facts.push(Fact::Made { region, replica });
+                if region == META_REGION {
+                    let minutes = Minutes::found(seat);
+                    minutes.keep(&*self.disk.rows)?;
+                    self.disk.flush();
+                    self.sit_down(minutes, true_us, out);
+                } else {
+                    let place = Place {
+                        seat,
+                        made_us: true_us,
+                    };
+                    self.places.insert(region, place);
+                    self.open(region, true_us, out);
+                }
+                Ok(())
+            }
+            _ if region == META_REGION => {
+                self.with_chair(true_us, out, |chair, around| chair.on_order(order, around));
+                if self.chair.as_ref().is_some_and(|chair| chair.has_left) {
+                    self.chair = None;
+                }
+                Ok(())
+            }
+            Some(Action::Destroy(destroy)) => {
+                let replica = destroy.replica;
+                let here = self.members.get(&region);
+                if here.is_some_and(|member| member.seat.may_go(order)) {
+                    self.destroy(region);
+                    out.facts.push(Fact::Destroyed { region, replica });
+                }
+                Ok(())
+            }
+            _ => {
+                let mut done = Err("no replica of this region is here".to_string());
+                self.with(region, true_us, out, |member, around| {
+                    done = member.on_order(order, around);
+                });
+                done
+            }
+        }
+    }
+
+    /// Another node asks for meta here.
+    pub fn on_call(&mut self, asker: Asker, call: Call, true_us: u64, out: &mut Effects) {
+        if self.chair.is_some() {
+            self.with_chair(true_us, out, |chair, around| {
+                chair.on_call(call, asker, around);
+            });
+            return;
+        }
+        // It is not here; this is where it was when it was last heard of.
+        let Some(desk) = &self.desk else {
+            return;
+        };
+        let meta: Vec<Address> = desk
+            .identity
+            .meta
+            .iter()
+            .filter_map(|text| Some(Address::new(text.split(':').next()?, 7000)))
+            .collect();
+        let reply = match call {
+            Call::Join(_) => Reply::Join(JoinAnswer {
+                retry: true,
+                meta,
+                ..JoinAnswer::default()
+            }),
+            Call::Beat(_) => Reply::Beat(HeartbeatAnswer {
+                standing: Standing::NotLeader.into(),
+                meta: meta.into_iter().map(route_node).collect(),
+                ..HeartbeatAnswer::default()
+            }),
+        };
+        out.replies.push((asker, reply));
+    }
+}
+
+fn route_node(peer: Address) -> meta::wire::RouteNode {
+    meta::wire::RouteNode {
+        peer,
+        ..meta::wire::RouteNode::default()
+    }
+}
