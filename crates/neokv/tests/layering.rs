@@ -47,7 +47,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ),
     (
         "sim",
-        &["base", "resp", "keyspace", "command", "replica", "server"],
+        &[
+            "base", "resp", "keyspace", "command", "replica", "meta", "server",
+        ],
     ),
     // the load generator of `make bench`: no part of the product
     ("load", &["base"]),

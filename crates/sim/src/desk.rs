@@ -53,7 +53,7 @@ struct Asking {
 pub struct Desk {
     pub setup: Setup,
     /// The machines it was told of, up to this one.
-    pub told: u64,
+    told: u64,
     identity: Identity,
     /// What a founder proposes first.
     founder: Option<Found>,
@@ -96,10 +96,10 @@ fn profile_of(machine: u64) -> Profile {
 }
 
 impl Desk {
-    pub fn new(setup: Setup) -> Desk {
+    pub fn new(setup: Setup, told: u64) -> Desk {
         Desk {
             setup,
-            told: 0,
+            told,
             identity: Identity::default(),
             founder: None,
             token: 0,
@@ -199,10 +199,9 @@ impl Node {
             identity,
             token,
             founder: desk.founder.take(),
-            told: desk.told,
             tickets: desk.tickets,
             next_us: Some(true_us + 1000),
-            ..Desk::new(desk.setup)
+            ..Desk::new(desk.setup, desk.told)
         };
         match Minutes::read(&*self.disk.rows) {
             Ok(Some(minutes)) => self.sit_down(minutes, true_us, out),

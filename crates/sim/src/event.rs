@@ -5,6 +5,7 @@ use std::rc::Rc;
 use replica::{Message, SnapshotHead};
 
 use crate::client::{Answer, Request};
+use crate::desk::{Asker, Call, Reply};
 use crate::faults::Fault;
 use crate::member::Files;
 
@@ -53,6 +54,33 @@ pub enum Event {
         to: u64,
         made: Box<(SnapshotHead, Rc<Files>)>,
     },
+    /// A node's heartbeat may be due.
+    Beat {
+        node: u64,
+        life: u64,
+    },
+    /// A node asks for meta.
+    Call {
+        node: u64,
+        asker: Asker,
+        call: Box<Call>,
+    },
+    Reply {
+        node: u64,
+        life: u64,
+        ticket: u64,
+        reply: Box<Reply>,
+    },
+    /// A node has waited long enough for a reply.
+    NoReply {
+        node: u64,
+        life: u64,
+        ticket: u64,
+    },
+    /// Meta has something to say to a node.
+    News {
+        node: u64,
+    },
     /// To a session: the answer to its request.
     Answer {
         session: u32,
@@ -93,8 +121,14 @@ impl Event {
             | Event::Fetched { node, life, .. }
             | Event::Unstalled { node, life, .. }
             | Event::Checkpoint { node, life }
+            | Event::Beat { node, life }
+            | Event::Reply { node, life, .. }
+            | Event::NoReply { node, life, .. }
             | Event::Snapshot { node, life, .. } => Some((node, Some(life))),
-            Event::Message { node, .. } | Event::Request { node, .. } => Some((node, None)),
+            Event::Message { node, .. }
+            | Event::Request { node, .. }
+            | Event::Call { node, .. }
+            | Event::News { node } => Some((node, None)),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! What goes wrong: each kind of fault, what it does, and how it ends.
 
+use base::cluster::META_REGION;
+
 use crate::event::Event;
 use crate::member::Effects;
 use crate::node::Status;
@@ -39,6 +41,14 @@ pub enum Kind {
     Transfer,
     /// Nobody asks for anything for a while.
     Lull,
+    /// The leader of meta dies and starts again.
+    MetaLeader,
+    /// A machine is lost for good; its replicas have to be made anew elsewhere.
+    Lose,
+    /// A machine comes back with an empty disk.
+    Wipe,
+    /// A new machine joins.
+    Join,
 }
 
 impl Kind {
@@ -59,6 +69,15 @@ impl Kind {
         Kind::Members,
         Kind::Transfer,
         Kind::Lull,
+    ];
+
+    /// Those that only a meta service can mend.
+    pub const META: [Kind; 5] = [
+        Kind::MetaLeader,
+        Kind::MetaLeader,
+        Kind::Lose,
+        Kind::Wipe,
+        Kind::Join,
     ];
 }
 
@@ -97,13 +116,13 @@ impl World {
                 self.crash(node, rest_us);
             }
             Kind::RestartFollower => {
-                let region = self.nemesis.u64(1..=self.plan.regions);
+                let region = self.any_region();
                 let node = self.other_than_leader(region);
                 let rest_us = self.nemesis.u64(1000..50_000);
                 self.crash(node, rest_us);
             }
             Kind::PowerCut => {
-                for node in 1..=self.plan.nodes {
+                for node in 1..=self.machines() {
                     let rest_us = self.nemesis.u64(1000..1_000_000);
                     self.crash(node, rest_us);
                 }
@@ -122,14 +141,14 @@ impl World {
             }
             Kind::Partition => self.partition(node),
             Kind::Link => {
-                let region = self.nemesis.u64(1..=self.plan.regions);
+                let region = self.any_region();
                 let leader = self.leader_of(region).unwrap_or(node);
                 let other = self.other_than_leader(region);
                 self.cut(vec![(leader, other), (other, leader)]);
             }
             Kind::OneWay => {
                 let outwards = self.nemesis.bool();
-                let others = (1..=self.plan.nodes).filter(|&other| other != node);
+                let others = (1..=self.machines()).filter(|&other| other != node);
                 let cuts = others.map(|other| match outwards {
                     true => (node, other),
                     false => (other, node),
@@ -138,7 +157,7 @@ impl World {
                 self.cut(cuts);
             }
             Kind::SlowLinks => {
-                for other in 1..=self.plan.nodes {
+                for other in 1..=self.machines() {
                     self.network.slow(node, other);
                     self.network.slow(other, node);
                 }
@@ -170,36 +189,44 @@ impl World {
                 let rest_us = self.nemesis.u64(200_000..4_000_000);
                 self.lull_us = self.now_us + rest_us;
             }
+            Kind::MetaLeader => {
+                let node = self.leader_of(META_REGION).unwrap_or(node);
+                let rest_us = self.nemesis.u64(1000..4_000_000);
+                self.crash(node, rest_us);
+            }
+            Kind::Lose => self.lose(node, true),
+            Kind::Wipe => self.lose(node, false),
+            Kind::Join => self.join_machine(),
         }
     }
 
     /// Leaders are the more interesting ones.
     fn victim(&mut self) -> u64 {
-        let any = self.nemesis.u64(1..=self.plan.nodes);
+        let any = self.nemesis.u64(1..=self.machines());
         if self.nemesis.bool() {
             return any;
         }
-        let region = self.nemesis.u64(1..=self.plan.regions);
+        let region = self.any_region();
         self.leader_of(region).unwrap_or(any)
     }
 
     fn other_than_leader(&mut self, region: u64) -> u64 {
         let leader = self.leader_of(region).unwrap_or(0);
-        let others = (1..=self.plan.nodes).filter(|&node| node != leader);
+        let others = (1..=self.machines()).filter(|&node| node != leader);
         let others: Vec<u64> = others.collect();
         others[self.nemesis.usize(..others.len())]
     }
 
     fn partition(&mut self, node: u64) {
-        let size = self.nemesis.usize(1..=self.plan.nodes as usize / 2);
+        let size = self.nemesis.usize(1..=self.machines() as usize / 2);
         let mut side = vec![node];
         while side.len() < size {
-            let other = self.nemesis.u64(1..=self.plan.nodes);
+            let other = self.nemesis.u64(1..=self.machines());
             if !side.contains(&other) {
                 side.push(other);
             }
         }
-        let others = (1..=self.plan.nodes).filter(|other| !side.contains(other));
+        let others = (1..=self.machines()).filter(|other| !side.contains(other));
         let mut cuts = Vec::new();
         for other in others {
             for &one in &side {
@@ -247,7 +274,7 @@ impl World {
     pub(crate) fn start(&mut self, node: u64) {
         let now_us = self.now_us;
         let at = &mut self.nodes[node as usize - 1];
-        if at.status != Status::Down {
+        if at.status != Status::Down || at.is_lost {
             return;
         }
         let mut out = Effects::default();
@@ -281,7 +308,7 @@ impl World {
         self.reads_only_us = 0;
         self.scene = Scene::After;
         self.network.calm();
-        for node in 1..=self.plan.nodes {
+        for node in 1..=self.machines() {
             let at = &mut self.nodes[node as usize - 1];
             at.slow_us = 0;
             at.disk.is_failing = false;

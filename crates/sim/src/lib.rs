@@ -22,9 +22,11 @@
 //! their own tests with real processes.
 
 mod bugs;
+mod chair;
 pub mod check;
 mod client;
 mod clock;
+mod desk;
 mod disk;
 mod event;
 mod faults;
@@ -33,6 +35,7 @@ mod member;
 mod membership;
 mod network;
 mod node;
+mod placement;
 mod plan;
 mod queue;
 mod run;

@@ -30,7 +30,7 @@ impl Wanted {
         let plan = match (self.elections, self.script) {
             (Some(1), _) => Plan::of_elections(seed),
             (_, Some(1)) => Plan::of_script(seed, Script::ForgottenPromise),
-            _ => Plan::new(seed),
+            _ => Plan::of_seed(seed),
         };
         let bug = self.bug.and_then(|nth| Bug::ALL.get(nth as usize - 1));
         plan.with_bug(bug.copied().unwrap_or_default())
@@ -73,12 +73,14 @@ fn again(seed: u64, plan: &Plan) -> ExitCode {
     let outcome = run(plan);
     let second = run(plan);
     println!(
-        "seed {seed}: {} events, {} s, {} elections, {} entries, {} installs, {} calls done, {} unknown; trace {:016x}",
+        "seed {seed}: {} events, {} s, {} elections, {} entries, {} installs, {} losses, {} made, {} calls done, {} unknown; trace {:016x}",
         outcome.events,
         outcome.took_us / 1_000_000,
         outcome.elections,
         outcome.entries,
         outcome.installs,
+        outcome.losses,
+        outcome.made,
         outcome.done,
         outcome.unknown,
         outcome.trace_hash

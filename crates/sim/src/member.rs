@@ -14,18 +14,23 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
+use base::cluster::Descriptor;
 use keyspace::{Keyspace, Tuning};
+use meta::wire::Order;
 use replica::{
-    Committed, Confirmed, Fetch, MemberChange, Message, Ready, Replica, ReplicaConfig,
+    Committed, Confirmed, FOUNDED, Fetch, MemberChange, Message, Ready, Replica, ReplicaConfig,
     SnapshotHead, snapshot_head,
 };
 use server::Commands;
+use server::cluster::lead;
+use server::cluster::seats::Seat;
 
-pub use state::{Files, Kept};
+pub use state::{Files, read_seat, remove_seat, write_seat};
 
 use crate::bugs::Bug;
 use crate::check::agree::Applied;
 use crate::client::{Answer, Request};
+use crate::desk::{Asker, Call, Reply};
 use crate::disk::{Disk, Voteless};
 
 static COMMANDS: LazyLock<Commands> = LazyLock::new(Commands::new);
@@ -44,6 +49,13 @@ pub struct Effects {
     /// Snapshots made: region, for whom.
     pub snapshots: Vec<(u64, u64, SnapshotHead, Rc<Files>)>,
     pub facts: Vec<Fact>,
+    /// What this node asks of others: machine, and number.
+    pub calls: Vec<(u64, u64, Call)>,
+    pub replies: Vec<(Asker, Reply)>,
+    /// Nodes that should ask meta soon.
+    pub news: Vec<u64>,
+    /// This node should tell meta soon.
+    pub is_news: bool,
     /// The node cannot go on.
     pub failure: Option<String>,
 }
@@ -67,6 +79,25 @@ pub enum Fact {
         replica: u64,
         index: u64,
         digest: u64,
+    },
+    /// A replica counts with these members from now on.
+    Members {
+        replica: u64,
+        descriptor: Descriptor,
+    },
+    /// A member of meta has come to this state.
+    Meta {
+        replica: u64,
+        descriptors: Vec<Descriptor>,
+    },
+    /// Meta ordered it, and it was done.
+    Made {
+        region: u64,
+        replica: u64,
+    },
+    Destroyed {
+        region: u64,
+        replica: u64,
     },
 }
 
@@ -99,7 +130,7 @@ pub struct Member {
     space: Keyspace,
     region: u64,
     /// Position and members, as they are in the rows.
-    kept: Kept,
+    pub seat: Seat,
     /// Of all rows of the region.
     digest: u64,
     /// The last entry that was run: index, term, stamp. Its rows may not be written yet.
@@ -118,27 +149,22 @@ pub struct Member {
 }
 
 impl Member {
-    /// From what the disk holds; `kept` if it holds nothing yet.
-    pub fn open(
-        region: u64,
-        id: u64,
-        kept: &Kept,
-        limits: Limits,
-        around: &mut Around<'_>,
-    ) -> Result<Member, String> {
+    /// From what the disk holds; `made` if it holds nothing yet.
+    pub fn open(made: &Seat, limits: Limits, around: &mut Around<'_>) -> Result<Member, String> {
         let disk = &mut *around.disk;
-        let kept = Kept::read(disk, region).unwrap_or_else(|| kept.clone());
+        let seat = read_seat(disk, made.region()).unwrap_or_else(|| made.clone());
+        let (region, id) = (seat.region(), seat.replica);
         let space = state::open_space(disk, region)?;
         let mut applied = space.applied_index();
-        if around.bug == Bug::ApplyTwice && applied > kept.snapshot.index + 3 {
+        if around.bug == Bug::ApplyTwice && applied > seat.snapshot_index + 3 {
             applied -= around.rng.u64(..3);
         }
         let config = ReplicaConfig {
             region,
             replica: id,
-            members: kept.members.clone(),
+            members: seat.members(applied),
             applied,
-            snapshot: kept.snapshot,
+            snapshot: seat.snapshot(),
             seed: around.rng.u64(..),
             now_ms: match around.bug {
                 Bug::VoteAtOnce => 1,
@@ -157,6 +183,10 @@ impl Member {
         };
         let replica = replica.map_err(|error| error.to_string())?;
         let applied = replica.applied_index();
+        let applied_term = match applied == FOUNDED.index {
+            true => FOUNDED.term,
+            false => space.state().applied_term,
+        };
         around.out.facts.push(Fact::Started {
             region,
             replica: id,
@@ -165,9 +195,9 @@ impl Member {
         Ok(Member {
             replica,
             region,
-            kept,
+            seat,
             digest: disk.digest(region),
-            ran: (applied, 0, space.last_stamp_ms()),
+            ran: (applied, applied_term, space.last_stamp_ms()),
             turn: Vec::new(),
             flights: VecDeque::new(),
             committed: VecDeque::new(),
@@ -244,8 +274,35 @@ impl Member {
         self.drive(around);
     }
 
-    pub fn change_members(&mut self, changes: &[MemberChange], around: &mut Around<'_>) -> bool {
-        let done = self.replica.propose_members(changes, Vec::new());
+    /// An order of meta to the leader.
+    pub fn on_order(&mut self, order: &Order, around: &mut Around<'_>) -> Result<(), String> {
+        let leads_in = self.replica.is_leader().then(|| self.replica.term());
+        let action = order.check(self.seat.descriptor.epoch, leads_in);
+        let action = action.map_err(|fault| fault.to_string())?;
+        let done = lead(&mut self.replica, action).ok_or("not for a leader")?;
+        self.drive(around);
+        done.map_err(|refused| refused.to_string())
+    }
+
+    pub(super) fn tell_descriptor(&self, around: &mut Around<'_>) {
+        let descriptor = self.seat.descriptor.clone();
+        let replica = self.id();
+        let fact = Fact::Members {
+            replica,
+            descriptor,
+        };
+        around.out.facts.push(fact);
+        around.out.is_news = true;
+    }
+
+    /// `context` says where those are who come in.
+    pub fn change_members(
+        &mut self,
+        changes: &[MemberChange],
+        context: Vec<u8>,
+        around: &mut Around<'_>,
+    ) -> bool {
+        let done = self.replica.propose_members(changes, context);
         self.drive(around);
         done.is_ok()
     }

@@ -1,10 +1,14 @@
 //! Members come and go, leaders hand over, and what was removed is cleaned up: what the meta service
 //! would order, here by chance.
 
+use base::cluster::Descriptor;
+use prost::Message;
 use replica::MemberChange;
+use server::cluster::Newcomers;
+use server::cluster::seats::Seat;
 
 use crate::event::Event;
-use crate::member::{Effects, Kept, Member};
+use crate::member::{Effects, Member};
 use crate::node::{Place, Status};
 use crate::world::World;
 
@@ -72,8 +76,15 @@ impl World {
         }
         if !changes.is_empty() {
             self.say(&[105, region], || format!("region {region}: {changes:?}"));
+            let context = match changes[0] {
+                MemberChange::AddLearner(replica) => {
+                    let node = self.directory.get(&replica).copied().unwrap_or(0);
+                    Newcomers::one(replica, node).encode_to_vec()
+                }
+                _ => Vec::new(),
+            };
             self.at_leader(region, |member, around| {
-                member.change_members(&changes, around)
+                member.change_members(&changes, context, around)
             });
         }
     }
@@ -103,9 +114,17 @@ impl World {
         self.replicas += 1;
         let replica = self.replicas;
         self.directory.insert(replica, node);
-        let place = Place {
+        let descriptor = Descriptor {
+            region,
+            ..Descriptor::default()
+        };
+        let seat = Seat {
+            descriptor,
             replica,
-            kept: Kept::default(),
+            ..Seat::default()
+        };
+        let place = Place {
+            seat,
             made_us: now_us,
         };
         at.places.insert(region, place);
@@ -133,7 +152,7 @@ impl World {
                 let Some(place) = at.places.get(&region) else {
                     continue;
                 };
-                let replica = place.replica;
+                let replica = place.seat.replica;
                 let is_new = now_us < place.made_us + GRACE_US;
                 if at.status == Status::Up && !known.contains(&replica) && !is_new {
                     at.destroy(region);

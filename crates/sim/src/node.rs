@@ -3,11 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use base::cluster::META_REGION;
+use server::cluster::Minutes;
+use server::cluster::seats::Seat;
+
 use crate::bugs::Bug;
+use crate::chair::Chair;
 use crate::clock::Clock;
+use crate::desk::Desk;
 use crate::disk::Disk;
 use crate::event::Event;
-use crate::member::{Around, Effects, Kept, Limits, Member};
+use crate::member::{Around, Effects, Limits, Member, remove_seat};
 
 /// A tick of the server's timer.
 pub const TICK_US: u64 = 100_000;
@@ -23,9 +29,8 @@ pub enum Status {
 /// What a node knows of a replica of its own, kept on disk.
 #[derive(Debug, Clone)]
 pub struct Place {
-    pub replica: u64,
     /// What it begins with.
-    pub kept: Kept,
+    pub seat: Seat,
     pub made_us: u64,
 }
 
@@ -38,6 +43,11 @@ pub struct Node {
     pub life: u64,
     pub places: BTreeMap<u64, Place>,
     pub members: BTreeMap<u64, Member>,
+    /// Its member of meta, and how it talks to meta: if there is a meta service at all.
+    pub chair: Option<Chair>,
+    pub desk: Option<Desk>,
+    /// It never starts again.
+    pub is_lost: bool,
     /// What came while it was paused.
     pub held: Vec<Event>,
     /// A sync takes this much longer.
@@ -60,6 +70,9 @@ impl Node {
             life: 0,
             places: BTreeMap::new(),
             members: BTreeMap::new(),
+            chair: None,
+            desk: None,
+            is_lost: false,
             held: Vec::new(),
             slow_us: 0,
             rng,
@@ -88,22 +101,28 @@ impl Node {
         for region in self.places.keys().copied().collect::<Vec<_>>() {
             self.open(region, true_us, out);
         }
+        self.open_desk(true_us, out);
     }
 
-    pub fn open(&mut self, region: u64, true_us: u64, out: &mut Effects) {
-        let Some(place) = self.places.get(&region).cloned() else {
-            return;
-        };
-        let (id, now_ms) = (self.id, self.now_ms(true_us));
-        let mut around = Around {
+    pub(crate) fn around<'a>(&'a mut self, true_us: u64, out: &'a mut Effects) -> Around<'a> {
+        let now_ms = self.now_ms(true_us);
+        Around {
             now_ms,
             wall_ms: self.clock.wall_ms(true_us),
             disk: &mut self.disk,
             rng: &mut self.rng,
             out,
             bug: self.bug,
+        }
+    }
+
+    pub fn open(&mut self, region: u64, true_us: u64, out: &mut Effects) {
+        let Some(place) = self.places.get(&region).cloned() else {
+            return;
         };
-        match Member::open(region, place.replica, &place.kept, self.limits, &mut around) {
+        let (id, limits) = (self.id, self.limits);
+        let mut around = self.around(true_us, out);
+        match Member::open(&place.seat, limits, &mut around) {
             Ok(mut member) => {
                 member.drive(&mut around);
                 self.members.insert(region, member);
@@ -116,16 +135,60 @@ impl Node {
     pub fn crash(&mut self) {
         self.status = Status::Down;
         self.members.clear();
+        self.chair = None;
         self.held.clear();
         self.disk.crash(&mut self.rng);
     }
 
     /// A replica that was removed is cleaned up.
     pub fn destroy(&mut self, region: u64) {
-        self.places.remove(&region);
+        let place = self.places.remove(&region);
         self.members.remove(&region);
-        Kept::remove(&mut self.disk, region);
+        if let Some(place) = place {
+            remove_seat(&mut self.disk, region, place.seat.replica);
+        }
         self.disk.remove_region(region);
+    }
+
+    /// The machine is as good as new: nothing is left on its disk.
+    pub fn wipe(&mut self, told: u64) {
+        self.disk = Disk::new(self.bug);
+        self.places.clear();
+        let setup = self.desk.as_ref().map(|desk| desk.setup);
+        self.desk = setup.map(|setup| Desk::new(setup, told));
+    }
+
+    /// Runs `what` on the member of meta, if it is here.
+    pub fn with_chair(
+        &mut self,
+        true_us: u64,
+        out: &mut Effects,
+        what: impl FnOnce(&mut Chair, &mut Around<'_>),
+    ) {
+        if let Some(mut chair) = self.chair.take() {
+            what(&mut chair, &mut self.around(true_us, out));
+            self.chair = Some(chair);
+        }
+    }
+
+    /// Whether this replica is still on its disk.
+    pub fn keeps(&self, region: u64, replica: u64) -> bool {
+        let seat = match region {
+            META_REGION => Minutes::read(&*self.disk.rows)
+                .ok()
+                .flatten()
+                .map(|it| it.seat),
+            _ => self.places.get(&region).map(|place| place.seat.clone()),
+        };
+        !self.is_lost && seat.is_some_and(|seat| seat.replica == replica)
+    }
+
+    pub fn leads(&self, region: u64) -> Option<u64> {
+        let replica = match region {
+            META_REGION => &self.chair.as_ref()?.replica,
+            _ => &self.members.get(&region)?.replica,
+        };
+        replica.is_leader().then(|| replica.term())
     }
 
     /// Runs `what` on the member of a region, if it is here.
@@ -155,6 +218,7 @@ impl Node {
         for region in self.members.keys().copied().collect::<Vec<_>>() {
             self.with(region, true_us, out, |member, around| member.tick(around));
         }
+        self.with_chair(true_us, out, |chair, around| chair.tick(around));
     }
 
     /// A sync has ended.
@@ -162,6 +226,11 @@ impl Node {
         match self.disk.end_sync() {
             Ok(done) => {
                 for (region, number) in done {
+                    if region == META_REGION {
+                        self.with_chair(true_us, out, |chair, around| {
+                            chair.on_persisted(number, around);
+                        });
+                    }
                     self.with(region, true_us, out, |member, around| {
                         member.on_persisted(number, around);
                     });

@@ -26,10 +26,7 @@ impl World {
             keep_entries: self.plan.limits.keep_entries,
         });
         let told = self.plan.nodes.max(id);
-        node.desk = setup.map(|setup| Desk {
-            told,
-            ..Desk::new(setup)
-        });
+        node.desk = setup.map(|setup| Desk::new(setup, told));
         if id == 1 {
             let settings = meta::state::Settings {
                 replicas: WANTED as u32,

@@ -27,6 +27,8 @@ pub struct Plan {
     pub faults: Vec<Kind>,
     /// Instead of faults by chance.
     pub script: Option<Script>,
+    /// Regions are placed and repaired by the meta service, not by chance.
+    pub meta: Option<meta::limits::Limits>,
     pub chaos_us: u64,
     pub limits: Limits,
     /// Of a hundred reads, so many ask whoever they meet.
@@ -71,6 +73,7 @@ impl Plan {
                 .unwrap_or(&1_000_000),
             faults,
             script: None,
+            meta: None,
             chaos_us: 15_000_000,
             limits: Limits {
                 keep_entries: *rng.choice(&[1, 5, 50]).unwrap_or(&5),
@@ -105,6 +108,48 @@ impl Plan {
             Kind::OneWay,
         ];
         plan.with_faults(&faults, 300_000)
+    }
+
+    /// What `make sim` runs: with a meta service and without.
+    pub fn of_seed(seed: u64) -> Plan {
+        match seed % 3 {
+            0 => Plan::of_meta(seed),
+            _ => Plan::new(seed),
+        }
+    }
+
+    /// The meta service founds the regions and looks after them, while machines are lost and come.
+    pub fn of_meta(seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        let rng = &mut fastrand::Rng::with_seed(seed ^ 0x3e7a);
+        plan.replicas = 3;
+        plan.meta = Some(meta::limits::Limits {
+            down_after_ms: 2_000,
+            dead_after_ms: 4_000,
+            operator_timeout_ms: 15_000,
+            transfer_timeout_ms: 3_000,
+            balance_after_ms: 3_000,
+            rest_ms: 2_000,
+            leader_rest_ms: 2_000,
+            caught_up_lag: 20,
+            ..meta::limits::Limits::default()
+        });
+        // Members change by meta's orders only.
+        plan.faults.retain(|kind| *kind != Kind::Members);
+        // Sometimes nothing else goes wrong.
+        if rng.u32(..4) == 0 {
+            plan.faults.clear();
+        }
+        let often = plan.faults.len() / 4 + 1;
+        for _ in 0..often {
+            plan.faults.extend(Kind::META);
+        }
+        plan.fault_us = *rng
+            .choice(&[1_000_000, 2_000_000, 4_000_000])
+            .unwrap_or(&2_000_000);
+        plan.think_us = plan.think_us.max(20_000);
+        plan.chaos_us = 40_000_000;
+        plan
     }
 
     /// Three nodes and one region in fair weather, and an adversary who knows what he does.

@@ -22,6 +22,9 @@ pub struct Outcome {
     pub entries: usize,
     /// Snapshots installed.
     pub installs: usize,
+    /// Machines that lost their disks, and replicas that meta had made.
+    pub losses: usize,
+    pub made: usize,
     pub done: usize,
     pub unknown: usize,
     /// Keys whose history was too hard to decide.
@@ -54,6 +57,8 @@ pub fn run(plan: &Plan) -> Outcome {
         elections: world.elections(),
         entries: world.entries(),
         installs: world.installs,
+        losses: world.losses,
+        made: world.made,
         done: world.history.count(Fate::Done),
         unknown: world.history.count(Fate::Unknown),
         undecided,

@@ -30,6 +30,9 @@ impl World {
         let Some(current) = at.current.take() else {
             return;
         };
+        let machines = self.nodes.len() as u64;
+        let at = &mut self.sessions[session as usize];
+        at.guess[current.request.region as usize] = at.rng.u64(1..=machines);
         self.say(&[5, session.into()], || {
             format!("session {session} gives up")
         });
@@ -96,7 +99,7 @@ impl World {
         current.request.ticket = ticket;
         let request = current.request.clone();
         let node = match request.anywhere && current.asked == 0 {
-            true => at.rng.u64(1..=self.plan.nodes),
+            true => at.rng.u64(1..=self.nodes.len() as u64),
             false => at.guess[request.region as usize],
         };
         self.say(&[10, session.into(), ticket, node], || {
@@ -137,7 +140,7 @@ impl World {
                 *guess = match answer {
                     Answer::Moved(Some(leader)) => leader,
                     Answer::Refused => node,
-                    _ => at.rng.u64(1..=self.plan.nodes),
+                    _ => at.rng.u64(1..=self.nodes.len() as u64),
                 };
                 self.say(&[7, session_word, node], || {
                     format!("session {session} hears from node {node}: {answer:?}")

@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use replica::{FOUNDED, Members, SnapshotHead};
+use base::cluster::{Descriptor, Epoch, META_REGION, Member, Role};
+use meta::wire::Create;
+use replica::SnapshotHead;
+use server::cluster::seats::Seat;
 
-use crate::check::{Broken, agree::Agree, serving, terms::Terms};
+use crate::check::{Broken, agree::Agree, descriptors::Descriptors, serving, terms::Terms};
 use crate::client::{Answer, Session, key};
+use crate::desk::Desk;
 use crate::event::Event;
 use crate::history::History;
-use crate::member::{Effects, Fact, Files, Kept};
+use crate::member::{Effects, Fact, Files};
 use crate::network::Network;
 use crate::node::{Node, Place, Status, TICK_US};
 use crate::plan::Plan;
@@ -45,6 +49,7 @@ pub struct World {
     pub trace: Trace,
     agree: Agree,
     terms: Terms,
+    pub(crate) descriptors: Descriptors,
     pub(crate) is_calm: bool,
     calm_us: u64,
     /// What is still to be read at the end; the first session does it.
@@ -53,6 +58,9 @@ pub struct World {
     pub broken: Option<Broken>,
     is_over: bool,
     pub installs: usize,
+    /// Machines that lost their disk, and replicas that meta had made.
+    pub losses: usize,
+    pub made: usize,
     /// Moments of the history and the event they happened at.
     pub(crate) moments: Vec<u64>,
 }
@@ -60,28 +68,6 @@ pub struct World {
 impl World {
     pub fn new(plan: Plan, with_texts: bool) -> World {
         let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5eed);
-        let mut nodes: Vec<Node> = (1..=plan.nodes)
-            .map(|id| Node::new(id, rng.fork(), plan.bug, plan.limits))
-            .collect();
-        let mut directory = BTreeMap::new();
-        for region in 1..=plan.regions {
-            let voters: Vec<u64> = (1..=plan.replicas)
-                .map(|node| region * 100 + node)
-                .collect();
-            for (node, &replica) in nodes.iter_mut().zip(&voters) {
-                directory.insert(replica, node.id);
-                let kept = Kept {
-                    members: Members::of_voters(voters.clone()),
-                    snapshot: FOUNDED,
-                };
-                let place = Place {
-                    replica,
-                    kept,
-                    made_us: 0,
-                };
-                node.places.insert(region, place);
-            }
-        }
         // The last one reads everything at the end.
         let sessions =
             (0..=plan.sessions).map(|id| Session::new(id, rng.fork(), plan.regions, plan.keys));
@@ -96,9 +82,9 @@ impl World {
             calm_us: plan.chaos_us,
             now_us: 0,
             queue: Queue::new(),
-            nodes,
+            nodes: Vec::new(),
             rng,
-            directory,
+            directory: BTreeMap::new(),
             replicas: 1000,
             lull_us: 0,
             reads_only_us: 0,
@@ -108,15 +94,24 @@ impl World {
             trace: Trace::new(with_texts),
             agree: Agree::default(),
             terms: Terms::default(),
+            descriptors: Descriptors::default(),
             is_calm: false,
             audit: audit.collect(),
             last: BTreeMap::new(),
             broken: None,
             is_over: false,
             installs: 0,
+            losses: 0,
+            made: 0,
             moments: vec![0],
             plan,
         };
+        for _ in 0..world.plan.nodes {
+            world.new_machine();
+        }
+        if world.plan.meta.is_none() {
+            world.found_regions();
+        }
         for node in 1..=world.plan.nodes {
             world.start(node);
         }
@@ -130,7 +125,9 @@ impl World {
                 None => Event::Nemesis,
             },
         );
-        world.after(2_000_000, Event::Tidy);
+        if world.plan.meta.is_none() {
+            world.after(2_000_000, Event::Tidy);
+        }
         world.after(world.plan.chaos_us, Event::Calm);
         // What is under way when the faults end may happen first.
         let auditor = Event::Wake {
@@ -139,6 +136,33 @@ impl World {
         };
         world.after(world.plan.chaos_us + SETTLE_US, auditor);
         world
+    }
+
+    /// Without a meta service: the regions are there, on the first nodes.
+    fn found_regions(&mut self) {
+        for region in 1..=self.plan.regions {
+            let replicas = (1..=self.plan.replicas).map(|node| (region * 100 + node, node));
+            let members = replicas.map(|(replica, node)| Member::new(replica, node, Role::Voter));
+            let descriptor = Descriptor {
+                region,
+                epoch: Epoch::FIRST,
+                segments: Vec::new(),
+                members: members.collect(),
+            };
+            for &Member { replica, node, .. } in &descriptor.members {
+                self.directory.insert(replica, node);
+                let create = Create {
+                    descriptor: descriptor.clone(),
+                    replica,
+                    campaign: false,
+                };
+                let place = Place {
+                    seat: Seat::made(create),
+                    made_us: 0,
+                };
+                self.nodes[node as usize - 1].places.insert(region, place);
+            }
+        }
     }
 
     pub(crate) fn after(&mut self, wait_us: u64, event: Event) {
@@ -174,12 +198,21 @@ impl World {
                 break;
             };
             self.now_us = at_us;
-            if self.now_us > self.calm_us + RECOVERY_US {
+            let recovery_us = match self.plan.meta {
+                Some(_) => 3 * RECOVERY_US,
+                None => RECOVERY_US,
+            };
+            if self.now_us > self.calm_us + recovery_us {
                 let what = format!(
                     "{} keys could not be read after all was mended",
                     self.audit.len()
                 );
-                self.fail(Broken::new("progress", what));
+                let broken = match self.unplaced() {
+                    Some(why) if self.audit.is_empty() => Broken::new("placed", why),
+                    Some(why) => Broken::new("progress", format!("{what}; {why}")),
+                    None => Broken::new("progress", what),
+                };
+                self.fail(broken);
                 break;
             }
             self.happen(event);
@@ -242,6 +275,35 @@ impl World {
                 at.tick(now_us, out);
                 self.after(next_us, Event::Tick { node, life });
             }
+            Event::Beat { .. } => {
+                let is_due = |desk: &mut Desk| {
+                    desk.planned_us = None;
+                    desk.next_us.is_some_and(|next_us| next_us <= now_us)
+                };
+                if at.desk.as_mut().is_some_and(is_due) {
+                    at.beat(now_us, out);
+                }
+            }
+            Event::Call { asker, call, .. } => {
+                self.trace
+                    .note(now_us, &[11, node, asker.machine, asker.ticket], || {
+                        format!(
+                            "node {node} is asked by machine {}: {call:?}",
+                            asker.machine
+                        )
+                    });
+                let at = &mut self.nodes[node as usize - 1];
+                at.on_call(asker, *call, now_us, out);
+            }
+            Event::Reply { ticket, reply, .. } => {
+                self.trace.note(now_us, &[12, node, ticket], || {
+                    format!("machine {node} is answered: {reply:?}")
+                });
+                let at = &mut self.nodes[node as usize - 1];
+                at.on_reply(ticket, *reply, now_us, out);
+            }
+            Event::NoReply { ticket, .. } => at.on_no_reply(ticket, now_us, out),
+            Event::News { .. } => at.nudge(now_us),
             Event::Message {
                 region, message, ..
             } => {
@@ -264,6 +326,14 @@ impl World {
                     )
                 });
                 let at = &mut self.nodes[node as usize - 1];
+                if region == META_REGION {
+                    at.with_chair(now_us, out, |chair, around| {
+                        if message.to == chair.replica.id() {
+                            chair.step(*message, around);
+                        }
+                    });
+                    return;
+                }
                 at.with(region, now_us, out, |member, around| {
                     if message.to == member.id() {
                         member.step(*message, around);
@@ -300,8 +370,9 @@ impl World {
     }
 
     /// What a node did reaches the others.
-    pub(crate) fn carry_out(&mut self, node: u64, out: Effects) {
+    pub(crate) fn carry_out(&mut self, node: u64, mut out: Effects) {
         let life = self.nodes[node as usize - 1].life;
+        self.carry_out_desk(node, &mut out);
         for fact in out.facts {
             self.on_fact(node, fact);
         }
@@ -426,6 +497,9 @@ impl World {
                 applied,
             } => {
                 self.agree.on_started(region, replica, applied);
+                if region == META_REGION {
+                    self.descriptors.on_started(replica);
+                }
                 self.say(&[2, region, replica, applied], || {
                     format!("node {node} replica {replica} begins behind {applied}")
                 });
@@ -464,6 +538,33 @@ impl World {
                 self.installs += 1;
                 self.agree.on_installed(region, replica, index, digest)
             }
+            Fact::Members {
+                replica,
+                descriptor,
+            } => {
+                self.say(&[13, replica, descriptor.epoch.members], || {
+                    format!("node {node} replica {replica} counts with {descriptor:?}")
+                });
+                self.descriptors.on_members(replica, &descriptor)
+            }
+            Fact::Meta {
+                replica,
+                descriptors,
+            } => self.descriptors.on_meta(replica, &descriptors),
+            Fact::Made { region, replica } => {
+                self.say(&[14, node, region, replica], || {
+                    format!("node {node} makes replica {replica} of region {region}")
+                });
+                self.directory.insert(replica, node);
+                self.made += 1;
+                self.descriptors.on_made(replica)
+            }
+            Fact::Destroyed { region, replica } => {
+                self.say(&[15, node, region, replica], || {
+                    format!("node {node} destroys replica {replica} of region {region}")
+                });
+                self.descriptors.on_destroyed(region, replica)
+            }
         };
         if let Err(broken) = checked {
             self.fail(broken);
@@ -471,11 +572,15 @@ impl World {
     }
 
     fn check_leases(&mut self) {
-        for region in 1..=self.plan.regions {
+        for region in META_REGION..=self.plan.regions {
             let up = self.nodes.iter().filter(|node| node.status == Status::Up);
             let holders = up.filter_map(|node| {
-                let member = node.members.get(&region)?;
                 let now_ms = node.now_ms(self.now_us);
+                if region == META_REGION {
+                    let chair = node.chair.as_ref()?;
+                    return Some((chair.replica.id(), chair.lease(now_ms)?));
+                }
+                let member = node.members.get(&region)?;
                 Some((member.id(), member.lease(now_ms)?))
             });
             let holders: Vec<_> = holders.collect();
@@ -487,17 +592,15 @@ impl World {
 
     /// The node that leads a region in the latest term.
     pub(crate) fn leader_of(&self, region: u64) -> Option<u64> {
-        let leaders = self.nodes.iter().filter_map(|node| {
-            let member = node.members.get(&region)?;
-            let leads = member.replica.is_leader();
-            leads.then(|| (member.replica.term(), node.id))
-        });
+        let leaders = self.nodes.iter();
+        let leaders = leaders.filter_map(|node| Some((node.leads(region)?, node.id)));
         leaders.max().map(|(_, node)| node)
     }
 
     /// After the calm: whether all members of all regions are equal.
     fn on_look(&mut self) {
         let is_even = self.audit.is_empty()
+            && self.unplaced().is_none()
             && (1..=self.plan.regions).all(|region| {
                 let last = self.agree.last_index(region);
                 let leader = self

@@ -30,14 +30,35 @@ fn nothing_breaks_2() {
     range(2000..2040);
 }
 
+/// The meta service places the regions, machines are lost for good, wiped and new, and its own leader
+/// dies in between: in the end every region is whole again.
+#[test]
+fn meta_mends_what_is_lost() {
+    let (mut losses, mut made, mut installs) = (0, 0, 0);
+    let seeds = 3000..3024;
+    let count = seeds.clone().count();
+    for seed in seeds {
+        let outcome = run(&Plan::of_meta(seed));
+        assert!(outcome.broken.is_none(), "{}", explain(&outcome));
+        losses += outcome.losses;
+        made += outcome.made;
+        installs += outcome.installs;
+    }
+    assert!(losses > count / 2, "{losses} machines lost their disks");
+    assert!(made > 6 * count, "{made} replicas made");
+    assert!(installs > 3 * count, "{installs} snapshots installed");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     let mut hashes = std::collections::BTreeSet::new();
     for seed in [1, 77, 4711, 1 << 40] {
-        let (one, two) = (run(&Plan::new(seed)), run(&Plan::new(seed)));
-        assert_eq!(one.trace_hash, two.trace_hash, "seed {seed}");
-        assert_eq!(one.events, two.events);
-        hashes.insert(one.trace_hash);
+        for plan in [Plan::new(seed), Plan::of_meta(seed)] {
+            let (one, two) = (run(&plan), run(&plan));
+            assert_eq!(one.trace_hash, two.trace_hash, "seed {seed}");
+            assert_eq!(one.events, two.events);
+            hashes.insert(one.trace_hash);
+        }
     }
-    assert_eq!(hashes.len(), 4);
+    assert_eq!(hashes.len(), 8);
 }

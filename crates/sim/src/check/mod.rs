@@ -1,11 +1,14 @@
 //! What must hold whatever happens, one file each.
 //!
-//! Some look on while the simulation runs ([`agree`], [`terms`], [`serving`]); the others look at
-//! the history of the clients afterwards ([`linear`], [`kept`]).
+//! Some look on while the simulation runs ([`agree`], [`terms`], [`serving`],
+//! [`descriptors`]); the others look at
+//! the history of the clients afterwards ([`linear`], [`kept`]), or at where everything came to be ([`placed`]).
 
 pub mod agree;
+pub mod descriptors;
 pub mod kept;
 pub mod linear;
+pub mod placed;
 pub mod serving;
 pub mod terms;
 

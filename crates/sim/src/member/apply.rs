@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 
 use keyspace::rows::Changes;
 use replica::Committed;
+use server::cluster::Newcomers;
+use server::cluster::seats::{members_of, with_members};
 use server::durable::{Brought, run_payload};
 
-use super::{Around, COMMANDS, Fact, Member, TUNING};
+use super::{Around, COMMANDS, Fact, Member, TUNING, write_seat};
 use crate::check::agree::Applied;
 use crate::client::Answer;
 use crate::trace::hash_of;
@@ -52,12 +54,20 @@ impl Member {
                 "entry {index} brings rows, which nobody here proposes"
             ));
         };
+        self.space.note_term(term);
         self.ran = (index, term, stamp_ms.max(self.ran.2));
         let mut digest = None;
         if let Some(change) = &committed.change {
-            self.kept.members = self.replica.apply_members(change);
+            let members = self.replica.apply_members(change);
+            let newcomers = Newcomers::of(&change.context);
+            let next = with_members(&self.seat.descriptor, &members, |id| newcomers.node_of(id));
+            if members_of(&next) != members {
+                return Err(format!("entry {index} gives {members:?}, and {next:?}"));
+            }
+            self.seat.descriptor = next;
             self.settle(around, true)?;
             digest = Some(self.digest);
+            self.tell_descriptor(around);
         } else if around.rng.u32(..4) > 0 {
             self.settle(around, false)?;
             digest = Some(self.digest);
@@ -81,16 +91,16 @@ impl Member {
     pub(super) fn settle(
         &mut self,
         around: &mut Around<'_>,
-        with_kept: bool,
+        with_seat: bool,
     ) -> Result<(), String> {
-        if self.space.applied_index() >= self.ran.0 && !with_kept {
+        if self.space.applied_index() >= self.ran.0 && !with_seat {
             return Ok(());
         }
         let mut changes = Changes::new();
         self.space.end_entry(self.ran.2, &mut changes);
         self.digest ^= around.disk.write_rows(&changes);
-        if with_kept {
-            self.kept.write(around.disk, self.region);
+        if with_seat {
+            write_seat(around.disk, &self.seat);
         }
         self.space.rows_written();
         self.space.take_effects();

@@ -4,9 +4,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use base::cluster::Descriptor;
 use keyspace::Keyspace;
-use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier};
-use replica::{Bytes, Members, Position, SnapshotHead};
+use keyspace::rows::{Changes, Family, RowSource, RowStore};
+use replica::{Bytes, SnapshotHead};
+use server::cluster::seats::{self, Seat};
 
 use super::{Around, Fact, Member};
 use crate::disk::Disk;
@@ -15,83 +17,27 @@ use crate::disk::Disk;
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     pub name: u64,
+    descriptor: Descriptor,
     rows: Vec<(Family, Vec<u8>, Vec<u8>)>,
 }
 
-/// What a replica must be told at its start, in a row of its own: as of the applied index.
-#[derive(Debug, Clone, Default)]
-pub struct Kept {
-    pub members: Members,
-    pub snapshot: Position,
+/// What the disk says of a replica, with its rows; nothing before its members ever changed.
+pub fn read_seat(disk: &Disk, region: u64) -> Option<Seat> {
+    let seats = seats::seats(&*disk.rows).ok()?;
+    seats.into_iter().find(|seat| seat.region() == region)
 }
 
-impl Kept {
-    fn key(region: u64) -> Vec<u8> {
-        format!("kept {region}").into_bytes()
-    }
+pub fn write_seat(disk: &mut Disk, seat: &Seat) {
+    let mut changes = Changes::new();
+    seat.put(&mut changes);
+    let _ = disk.rows.write(&[&changes]);
+}
 
-    pub fn read(disk: &Disk, region: u64) -> Option<Kept> {
-        let mut words: Vec<u64> = Vec::new();
-        let key = Kept::key(region);
-        let found = disk.rows.get(Family::Info, &key, Tier::All, &mut |row| {
-            let parts = row.as_chunks().0.iter();
-            words.extend(parts.map(|word| u64::from_le_bytes(*word)));
-        });
-        if found != Ok(true) {
-            return None;
-        }
-        let mut words = words.into_iter();
-        let mut list = || -> Option<Vec<u64>> {
-            let len = words.next()?;
-            Some(words.by_ref().take(len as usize).collect())
-        };
-        let members = Members {
-            voters: list()?,
-            learners: list()?,
-            voters_outgoing: list()?,
-            learners_next: list()?,
-            auto_leave: !list()?.is_empty(),
-        };
-        let position = list()?;
-        let snapshot = Position {
-            index: *position.first()?,
-            term: *position.get(1)?,
-        };
-        Some(Kept { members, snapshot })
-    }
-
-    pub fn write(&self, disk: &mut Disk, region: u64) {
-        let Members {
-            voters,
-            learners,
-            voters_outgoing,
-            learners_next,
-            auto_leave,
-        } = &self.members;
-        let mut value = Vec::new();
-        let leave = if *auto_leave { vec![1] } else { Vec::new() };
-        let position = vec![self.snapshot.index, self.snapshot.term];
-        for list in [
-            voters,
-            learners,
-            voters_outgoing,
-            learners_next,
-            &leave,
-            &position,
-        ] {
-            value.extend((list.len() as u64).to_le_bytes());
-            value.extend(list.iter().flat_map(|word| word.to_le_bytes()));
-        }
-        let mut changes = Changes::new();
-        changes.put(Family::Info, &Kept::key(region), &value);
-        let _ = disk.rows.write(&[&changes]);
-    }
-
-    pub fn remove(disk: &mut Disk, region: u64) {
-        let mut changes = Changes::new();
-        changes.delete(Family::Info, &Kept::key(region));
-        let _ = disk.rows.write(&[&changes]);
-    }
+/// The replica is destroyed, and never made again.
+pub fn remove_seat(disk: &mut Disk, region: u64, replica: u64) {
+    let mut changes = Changes::new();
+    seats::put_gone(&mut changes, region, replica);
+    let _ = disk.rows.write(&[&changes]);
 }
 
 pub fn open_space(disk: &Disk, region: u64) -> Result<Keyspace, String> {
@@ -113,20 +59,20 @@ impl Member {
             return;
         }
         let (index, term, _) = self.ran;
-        if term == 0 {
-            // Nothing was applied since the start: the term is not known here. It is asked again.
-            self.replica.report_snapshot(to, false);
-            return;
-        }
         let name = around.rng.u64(..);
         let rows = around.disk.region_rows(self.region);
         let head = SnapshotHead {
             index,
             term,
-            members: self.kept.members.clone(),
+            members: self.replica.members().clone(),
             data: Bytes::copy_from_slice(&name.to_le_bytes()),
         };
-        let files = Rc::new(Files { name, rows });
+        let descriptor = self.seat.descriptor.clone();
+        let files = Rc::new(Files {
+            name,
+            descriptor,
+            rows,
+        });
         let made = (self.region, to, head, files);
         around.out.snapshots.push(made);
     }
@@ -144,11 +90,12 @@ impl Member {
             changes.put(*family, key, value);
         }
         around.disk.write_rows(&changes);
-        self.kept = Kept {
-            members: head.members.clone(),
-            snapshot: head.position(),
-        };
-        self.kept.write(around.disk, self.region);
+        self.seat.descriptor = files.descriptor.clone();
+        self.seat.set_snapshot(head.position());
+        if seats::members_of(&self.seat.descriptor) != head.members {
+            return Err(format!("a snapshot of {} has other members", head.index));
+        }
+        write_seat(around.disk, &self.seat);
         around.disk.flush();
         self.space = open_space(around.disk, self.region)?;
         if self.space.applied_index() != head.index {
@@ -168,6 +115,7 @@ impl Member {
             index: head.index,
             digest: self.digest,
         });
+        self.tell_descriptor(around);
         Ok(())
     }
 }
