@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use keyspace::rows::{Changes, State};
 use meta::wire::{
-    Action, Capacity, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport, Profile,
-    ReplicaReport, Standing,
+    Action, Address, Capacity, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport,
+    Profile, ReplicaReport, Standing,
 };
 use prost::Message;
 use transport::{CallError, Target};
@@ -133,7 +133,10 @@ impl Node {
             start_count: self.identity.start_count,
             profile: self.profile.clone(),
         };
-        for target in self.targets(course) {
+        let mut targets = self.targets(course);
+        let mut at = 0;
+        while let Some(target) = targets.get(at).cloned() {
+            at += 1;
             match ask_to_join(&self.cluster.transport, target, &join) {
                 Ok(answer) if answer.node == self.identity.node => return true,
                 Ok(answer) if !answer.refused.is_empty() && !answer.retry => {
@@ -142,7 +145,9 @@ impl Node {
                     self.stop(&text);
                     return false;
                 }
-                Ok(_) | Err(_) => {}
+                // Meta may have moved away from all this node knew of.
+                Ok(answer) => add_targets(&mut targets, answer.leader.iter().chain(&answer.meta)),
+                Err(_) => {}
             }
         }
         self.tell_silence(course);
@@ -166,7 +171,10 @@ impl Node {
             orders: std::mem::take(&mut course.failures),
         };
         let body = Bytes::from(heartbeat.encode_to_vec());
-        for target in self.targets(course) {
+        let mut targets = self.targets(course);
+        let mut at = 0;
+        while let Some(target) = targets.get(at).cloned() {
+            at += 1;
             let transport = &self.cluster.transport;
             let answer =
                 transport.call_blocking(target.clone(), METHOD_HEARTBEAT, body.clone(), CALL);
@@ -191,6 +199,7 @@ impl Node {
                     if course.leader.is_some() {
                         return true;
                     }
+                    add_targets(&mut targets, answer.meta.iter().map(|node| &node.peer));
                 }
                 Standing::Unknown => {
                     course.has_joined = false;
@@ -502,6 +511,16 @@ impl Node {
         let core = self.shared.map.core_of(place);
         if let Some(mailbox) = self.shared.mailboxes.get(core) {
             mailbox.send(task.into());
+        }
+    }
+}
+
+/// Others to be asked, behind those that are known.
+fn add_targets<'a>(targets: &mut Vec<Target>, more: impl Iterator<Item = &'a Address>) {
+    for address in more {
+        let target = Target::Address(address.to_string());
+        if !targets.contains(&target) {
+            targets.push(target);
         }
     }
 }
