@@ -13,13 +13,22 @@ import signal
 import sys
 import threading
 import time
+import traceback
 
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
-from redis.exceptions import ClusterDownError, MovedError, RedisError, ResponseError, SlotNotCoveredError, TryAgainError
+from redis.exceptions import (
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    RedisError,
+    ResponseError,
+    SlotNotCoveredError,
+    TryAgainError,
+)
 from redis.retry import Retry
 
-NODES = [ClusterNode(host, int(port)) for host, port in (node.rsplit(":", 1) for node in sys.argv[1].split(","))]
+NODES = [node.rsplit(":", 1) for node in sys.argv[1].split(",")]
 GROUPS = sys.argv[2].split(",")
 SESSION = int(sys.argv[3])
 FILE = os.open(sys.argv[4], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -37,9 +46,14 @@ def write(**line):
 
 def fate(error):
     text = str(error)
-    if isinstance(error, REFUSED) or "Connection refused" in text:
+    # A connection that was not made has carried nothing.
+    if isinstance(error, REFUSED) or isinstance(error, ConnectionError) and " connecting to " in text:
         return "refused"
+    if not isinstance(error, (RedisError, OSError)):
+        traceback.print_exception(error)
     # What else a server says in plain words is not expected.
+    if isinstance(error, AssertionError):
+        return "surprise"
     if isinstance(error, ResponseError) and not text.startswith("INDOUBT"):
         return "surprise"
     return "unknown"
@@ -53,7 +67,11 @@ class Session:
     def cluster(self):
         if self.client is None:
             self.client = RedisCluster(
-                startup_nodes=NODES, socket_timeout=1, socket_connect_timeout=1, decode_responses=True, **self.settings
+                startup_nodes=[ClusterNode(host, int(port)) for host, port in NODES],
+                socket_timeout=1,
+                socket_connect_timeout=1,
+                decode_responses=True,
+                **self.settings,
             )
         return self.client
 
@@ -80,7 +98,8 @@ class Session:
             elif op == "SADD":
                 seen = r.sadd(key, value)
             write(fate="done", seen=seen, **name)
-        except (RedisError, OSError) as error:
+        # The client fails in other ways, too, while nodes come and go.
+        except Exception as error:
             write(fate=fate(error), why=f"{type(error).__name__} {error}", **name)
             time.sleep(0.02)
 
