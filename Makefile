@@ -86,7 +86,7 @@ crash: tools
 # docs/internals/sim.md tells how to read what it prints.
 SECONDS ?= 60
 sim:
-	cargo build --quiet --profile simulation -p sim
+	cargo build --profile simulation -p sim
 	$(CARGO_TARGET_DIR)/simulation/sim $(if $(filter command line,$(origin SEED)),--seed $(SEED),--seconds $(SECONDS))
 
 # A cluster of real processes: failovers timed, then faults while stock clients work, then several at random; every

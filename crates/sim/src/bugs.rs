@@ -19,15 +19,21 @@ pub enum Bug {
     VoteAtOnce,
     /// Time is counted in ticks, which stand still when the process does.
     LeaseByTicks,
+    /// A start forgets the members that came and went since the replica was made.
+    ForgetSeat,
+    /// Meta's orders to destroy are not carried out.
+    NeverDestroy,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 8] = [
         Bug::SkipFsync,
         Bug::ServeWithoutLease,
         Bug::ApplyTwice,
         Bug::ForgetVote,
         Bug::VoteAtOnce,
         Bug::LeaseByTicks,
+        Bug::ForgetSeat,
+        Bug::NeverDestroy,
     ];
 }

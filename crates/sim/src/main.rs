@@ -3,7 +3,7 @@
 //! ```text
 //!   sim --seconds 60 [--from SEED]     new seeds until the time is over; stops at the first failure
 //!   sim --seed 4711                    that one, twice, with its trace if it fails
-//!       --bug 1..6                     with a planted bug (`Bug::ALL`)
+//!       --bug 1..8                     with a planted bug (`Bug::ALL`)
 //!       --elections 1                  with elections all the time
 //!       --script 1                     with the adversary of `script.rs`
 //! ```

@@ -152,7 +152,9 @@ impl Member {
     /// From what the disk holds; `made` if it holds nothing yet.
     pub fn open(made: &Seat, limits: Limits, around: &mut Around<'_>) -> Result<Member, String> {
         let disk = &mut *around.disk;
-        let seat = read_seat(disk, made.region()).unwrap_or_else(|| made.clone());
+        let known = read_seat(disk, made.region());
+        let known = known.filter(|_| around.bug != Bug::ForgetSeat);
+        let seat = known.unwrap_or_else(|| made.clone());
         let (region, id) = (seat.region(), seat.replica);
         let space = state::open_space(disk, region)?;
         let mut applied = space.applied_index();

@@ -53,7 +53,7 @@ pub struct Node {
     /// A sync takes this much longer.
     pub slow_us: u64,
     pub rng: fastrand::Rng,
-    bug: Bug,
+    pub(crate) bug: Bug,
     limits: Limits,
     /// Ticks of this life, and what the clock showed at its beginning.
     ticks: u64,

@@ -1,6 +1,7 @@
 //! One seed from its beginning to its end: what came out, and how to tell somebody.
 
 use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::check::{Broken, kept, linear};
 use crate::history::Fate;
@@ -25,6 +26,8 @@ pub struct Outcome {
     /// Machines that lost their disks, and replicas that meta had made.
     pub losses: usize,
     pub made: usize,
+    /// Of those, of data regions on machines that joined later.
+    pub made_on_new: usize,
     pub done: usize,
     pub unknown: usize,
     /// Keys whose history was too hard to decide.
@@ -36,9 +39,9 @@ pub struct Outcome {
 
 pub fn run(plan: &Plan) -> Outcome {
     let mut world = World::new(plan.clone(), false);
-    world.run(u64::MAX);
+    let panicked = run_world(&mut world, u64::MAX);
     let mut undecided = 0;
-    let mut broken = world.broken.take();
+    let mut broken = world.broken.take().or(panicked);
     if broken.is_none() {
         match linear::check(&world.history) {
             Ok(count) => undecided = count,
@@ -59,12 +62,22 @@ pub fn run(plan: &Plan) -> Outcome {
         installs: world.installs,
         losses: world.losses,
         made: world.made,
+        made_on_new: world.made_on_new,
         done: world.history.count(Fate::Done),
         unknown: world.history.count(Fate::Unknown),
         undecided,
         at_event: moment.map_or(world.trace.events(), |moment| world.event_at(moment)),
         broken,
     }
+}
+
+/// A panic of the code under test is a finding like any other: it has a seed.
+fn run_world(world: &mut World, most_events: u64) -> Option<Broken> {
+    let run = AssertUnwindSafe(|| world.run(most_events));
+    let panic = catch_unwind(run).err()?;
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+    Some(Broken::new("panic", text.unwrap_or_default()))
 }
 
 /// Runs it once more, only as far as it has to, and tells the last of what happened.
@@ -84,7 +97,8 @@ fn tell(outcome: &Outcome, all: bool) -> String {
     };
     let seed = outcome.plan.seed;
     let mut world = World::new(outcome.plan.clone(), true);
-    world.run(outcome.at_event);
+    // It may be over earlier than that, or panic again.
+    let _ = run_world(&mut world, outcome.at_event);
     let lines = world.trace.into_texts();
     let until = lines
         .len()

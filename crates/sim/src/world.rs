@@ -61,6 +61,7 @@ pub struct World {
     /// Machines that lost their disk, and replicas that meta had made.
     pub losses: usize,
     pub made: usize,
+    pub made_on_new: usize,
     /// Moments of the history and the event they happened at.
     pub(crate) moments: Vec<u64>,
 }
@@ -103,6 +104,7 @@ impl World {
             installs: 0,
             losses: 0,
             made: 0,
+            made_on_new: 0,
             moments: vec![0],
             plan,
         };
@@ -557,6 +559,8 @@ impl World {
                 });
                 self.directory.insert(replica, node);
                 self.made += 1;
+                let is_new = node > self.plan.nodes && region != META_REGION;
+                self.made_on_new += usize::from(is_new);
                 self.descriptors.on_made(replica)
             }
             Fact::Destroyed { region, replica } => {

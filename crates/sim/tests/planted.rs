@@ -82,3 +82,22 @@ fn a_lease_in_ticks() {
     let plan = |seed| Plan::new(seed).with_faults(&[Kind::Pause], 1_000_000);
     caught(Bug::LeaseByTicks, 60, plan, &["serving", "linear"]);
 }
+
+#[test]
+fn members_forgotten_by_a_start() {
+    // Two descriptors of one epoch, or nobody knows who votes.
+    let by = [
+        "descriptors",
+        "agree",
+        "node",
+        "serving",
+        "progress",
+        "placed",
+    ];
+    caught(Bug::ForgetSeat, 10, Plan::of_meta, &by);
+}
+
+#[test]
+fn replicas_that_are_never_cleaned_up() {
+    caught(Bug::NeverDestroy, 10, Plan::of_meta, &["placed"]);
+}

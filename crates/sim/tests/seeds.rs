@@ -34,18 +34,23 @@ fn nothing_breaks_2() {
 /// dies in between: in the end every region is whole again.
 #[test]
 fn meta_mends_what_is_lost() {
-    let (mut losses, mut made, mut installs) = (0, 0, 0);
-    let seeds = 3000..3024;
+    let (mut losses, mut made, mut on_new, mut installs) = (0, 0, 0, 0);
+    let seeds = 3000..3014;
     let count = seeds.clone().count();
     for seed in seeds {
         let outcome = run(&Plan::of_meta(seed));
         assert!(outcome.broken.is_none(), "{}", explain(&outcome));
         losses += outcome.losses;
         made += outcome.made;
+        on_new += outcome.made_on_new;
         installs += outcome.installs;
     }
     assert!(losses > count / 2, "{losses} machines lost their disks");
     assert!(made > 6 * count, "{made} replicas made");
+    assert!(
+        on_new > count,
+        "{on_new} replicas made on machines that joined"
+    );
     assert!(installs > 3 * count, "{installs} snapshots installed");
 }
 
