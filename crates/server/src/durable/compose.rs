@@ -230,7 +230,7 @@ impl Core {
         let result = member.replica.propose(entry.finish(stamp_ms, seed));
         let Err(refused) = result else {
             let (index, term) = (member.replica.last_index(), member.replica.term());
-            member.flights.push_back(Flight {
+            member.take_off(Flight {
                 seed,
                 batches,
                 serves,

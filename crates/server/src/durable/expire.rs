@@ -62,7 +62,7 @@ impl Core {
             }
             let index = member.replica.last_index();
             member.expiring = index;
-            member.flights.push_back(Flight {
+            member.take_off(Flight {
                 due,
                 ..Flight::new(index, member.replica.term(), stamp_ms)
             });

@@ -130,7 +130,7 @@ impl Core {
             match is_next.then(|| replica.propose(entry)) {
                 Some(Ok(())) => {
                     member.ahead = Some(keep.index);
-                    member.flights.push_back(Flight {
+                    member.take_off(Flight {
                         kept: Some(Kept {
                             changes: keep.changes,
                             from: keep.from,

@@ -76,6 +76,14 @@ impl Flight {
     }
 }
 
+/// Where an entry of this node's belongs. Mostly at the end; but a node that led before, and leads
+/// again with a shorter log, still has entries of then, further on, of which nobody knows yet whether
+/// they will be: they must not stand before those of now, which are decided first.
+fn insert(flights: &mut VecDeque<Flight>, flight: Flight) {
+    let before = flights.iter().rposition(|it| it.index <= flight.index);
+    flights.insert(before.map_or(0, |at| at + 1), flight);
+}
+
 /// Rows of entries that were run, up to this one.
 pub struct Unwritten {
     pub changes: Changes,
@@ -94,6 +102,11 @@ pub struct Serve {
 }
 
 impl Member {
+    /// An entry was proposed.
+    pub fn take_off(&mut self, flight: Flight) {
+        insert(&mut self.flights, flight);
+    }
+
     pub fn new(
         replica: Replica,
         last_stamp_ms: u64,
@@ -191,4 +204,22 @@ pub fn seed_of(entry_seed: u64, nth: usize) -> u64 {
     let mut x = entry_seed ^ (nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^ (x >> 27)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_a_former_term_stand_behind_those_that_are_decided_before() {
+        let mut flights = VecDeque::new();
+        // Led in term 2, lost all of it but entry 10, leads again in term 4.
+        let proposed = [(12, 2), (13, 2), (14, 2), (11, 4), (12, 4), (13, 4)];
+        for (index, term) in proposed {
+            insert(&mut flights, Flight::new(index, term, 0));
+        }
+        let order: Vec<_> = flights.iter().map(|it| (it.index, it.term)).collect();
+        let expected = [(11, 4), (12, 2), (12, 4), (13, 2), (13, 4), (14, 2)];
+        assert_eq!(order, expected);
+    }
 }

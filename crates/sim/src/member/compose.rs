@@ -36,11 +36,17 @@ impl Member {
         let stamp_ms = self.next_stamp(around.wall_ms);
         let payload = entry.finish(stamp_ms, around.rng.u64(..));
         match self.replica.propose(payload) {
-            Ok(()) => self.flights.push_back(Flight {
-                index: self.replica.last_index(),
-                term: self.replica.term(),
-                requests,
-            }),
+            Ok(()) => {
+                let flight = Flight {
+                    index: self.replica.last_index(),
+                    term: self.replica.term(),
+                    requests,
+                };
+                // In the order of the log: there may be some of a former term, further on.
+                let flights = &mut self.flights;
+                let before = flights.iter().rposition(|it| it.index <= flight.index);
+                flights.insert(before.map_or(0, |at| at + 1), flight);
+            }
             Err(refused) => {
                 for request in requests {
                     let answer = match refused {
