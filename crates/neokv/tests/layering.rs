@@ -18,7 +18,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("rocks", &["base", "keyspace", "replica"]),
     ("transport", &["base"]),
     ("table", &["base"]),
-    ("sqldb", &["table"]),
+    ("sqldb", &["base", "table"]),
     (
         "server",
         &[

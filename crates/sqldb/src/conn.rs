@@ -1,0 +1,211 @@
+//! One connection to any of the three: text and parameters in, cells out.
+//!
+//! Everything above speaks in [`Param`] and [`Cell`]; what each database calls these is in `postgres.rs`, `mysql.rs`,
+//! `sqlite.rs`. Every statement has a time limit on this side as well, because a database that is stopped in mid-air does
+//! not keep its own.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use sqlx::{MySqlConnection, PgConnection, SqliteConnection};
+use table::{Kind, Value};
+
+use crate::database::Limits;
+use crate::error::Fault;
+use crate::statement::Dialect;
+
+/// Boxed, so that the compiler sees that it can be sent (it cannot see it through sqlx's own futures).
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
+
+/// Where to connect to.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    Postgres(Box<sqlx::postgres::PgConnectOptions>),
+    MySql(Box<sqlx::mysql::MySqlConnectOptions>),
+    Sqlite(Box<sqlx::sqlite::SqliteConnectOptions>),
+}
+
+pub(crate) struct Conn {
+    wire: Wire,
+    /// For one statement, on this side.
+    pub(crate) patience: Duration,
+}
+
+/// Boxed: they are large, and moved in and out of the pool.
+pub(crate) enum Wire {
+    Postgres(Box<PgConnection>),
+    MySql(Box<MySqlConnection>),
+    Sqlite(Box<SqliteConnection>),
+}
+
+/// A parameter. PostgreSQL takes whole columns, the others single values.
+#[derive(Debug)]
+pub(crate) enum Param<'a> {
+    Null,
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Text(&'a str),
+    Owned(String),
+    Bytes(&'a [u8]),
+    Ints(Vec<Option<i64>>),
+    Floats(Vec<Option<f64>>),
+    Texts(Vec<Option<&'a str>>),
+    Numbers(Vec<Option<String>>),
+    Blobs(Vec<Option<&'a [u8]>>),
+}
+
+/// What a column of a result is read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    Key,
+    Int,
+    Field(Kind),
+    Text,
+}
+
+/// One column of one row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cell {
+    Null,
+    Int(i64),
+    Uint(u64),
+    Float(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// Something that cannot be read as what was wanted.
+    Odd(String),
+}
+
+impl Target {
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Target::Postgres(_) => Dialect::Postgres,
+            Target::MySql(_) => Dialect::MySql,
+            Target::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    pub(crate) async fn connect(&self, limits: &Limits) -> Result<Conn, Fault> {
+        let connecting: Boxed<'_, Wire> = match self {
+            Target::Postgres(options) => Box::pin(crate::postgres::connect(options, limits)),
+            Target::MySql(options) => Box::pin(crate::mysql::connect(options, limits)),
+            Target::Sqlite(options) => Box::pin(crate::sqlite::connect(options, limits)),
+        };
+        match tokio::time::timeout(limits.connect, connecting).await {
+            Ok(wire) => Ok(Conn {
+                wire: wire?,
+                // The database's own limit comes first, and says more.
+                patience: limits.statement + limits.statement / 4 + Duration::from_millis(200),
+            }),
+            Err(_) => {
+                let why = format!("no connection within {:?}", limits.connect);
+                Err(Fault::Silent(why))
+            }
+        }
+    }
+}
+
+impl Conn {
+    /// A statement with parameters, for its effect: how many rows it touched, as the database counts.
+    pub(crate) async fn execute(
+        &mut self,
+        sql: &str,
+        params: Vec<Param<'_>>,
+    ) -> Result<u64, Fault> {
+        let patience = self.patience;
+        let running: Boxed<'_, u64> = match &mut self.wire {
+            Wire::Postgres(wire) => Box::pin(crate::postgres::execute(wire, sql, params)),
+            Wire::MySql(wire) => Box::pin(crate::mysql::execute(wire, sql, params)),
+            Wire::Sqlite(wire) => Box::pin(crate::sqlite::execute(wire, sql, params)),
+        };
+        bounded(patience, running).await
+    }
+
+    /// A statement with parameters, for its rows.
+    pub(crate) async fn fetch(
+        &mut self,
+        sql: &str,
+        params: Vec<Param<'_>>,
+        wants: &[Want],
+    ) -> Result<Vec<Vec<Cell>>, Fault> {
+        let patience = self.patience;
+        let running: Boxed<'_, Vec<Vec<Cell>>> = match &mut self.wire {
+            Wire::Postgres(wire) => Box::pin(crate::postgres::fetch(wire, sql, params, wants)),
+            Wire::MySql(wire) => Box::pin(crate::mysql::fetch(wire, sql, params, wants)),
+            Wire::Sqlite(wire) => Box::pin(crate::sqlite::fetch(wire, sql, params, wants)),
+        };
+        bounded(patience, running).await
+    }
+
+    /// Text without parameters: transactions, settings, changes of tables.
+    pub(crate) async fn say(&mut self, sql: &str) -> Result<(), Fault> {
+        let patience = self.patience;
+        let running: Boxed<'_, ()> = match &mut self.wire {
+            Wire::Postgres(wire) => Box::pin(crate::postgres::say(wire, sql)),
+            Wire::MySql(wire) => Box::pin(crate::mysql::say(wire, sql)),
+            Wire::Sqlite(wire) => Box::pin(crate::sqlite::say(wire, sql)),
+        };
+        bounded(patience, running).await
+    }
+}
+
+async fn bounded<T>(patience: Duration, running: Boxed<'_, T>) -> Result<T, Fault> {
+    match tokio::time::timeout(patience, running).await {
+        Ok(result) => result,
+        Err(_) => Err(Fault::Silent(format!("no answer within {patience:?}"))),
+    }
+}
+
+impl Cell {
+    /// The value of a field; NULL is its default.
+    pub(crate) fn into_value(self, field: &table::Field) -> Result<Value, String> {
+        let name = field.name.as_str();
+        let clean = |value: Result<Value, base::Refusal>| value.map_err(|told| told.to_string());
+        match (field.kind, self) {
+            (_, Cell::Null) => Ok(field.default.clone()),
+            (Kind::Int64, Cell::Int(number)) => Ok(Value::Int(number)),
+            (Kind::Uint64, Cell::Uint(number)) => Ok(Value::Uint(number)),
+            (Kind::Uint64, Cell::Int(number)) => u64::try_from(number)
+                .map(Value::Uint)
+                .map_err(|_| format!("column {name}: {number} is not a uint64")),
+            // PostgreSQL's numeric as text; SQLite's with leading zeros.
+            (Kind::Uint64, Cell::Text(text)) => text
+                .parse()
+                .map(Value::Uint)
+                .map_err(|_| format!("column {name}: '{}' is not a uint64", text.escape_default())),
+            (Kind::Float64, Cell::Float(number)) => clean(Value::float(name, number)),
+            (Kind::Float64, Cell::Int(number)) => Ok(Value::Float(number as f64)),
+            (Kind::String, Cell::Text(text)) => clean(Value::text(name, &text)),
+            (Kind::Blob, Cell::Bytes(bytes)) => Ok(Value::Blob(bytes.into())),
+            (kind, Cell::Odd(why)) => Err(format!("column {name} is no {kind}: {why}")),
+            (kind, other) => Err(format!("column {name} is no {kind}: {}", other.name())),
+        }
+    }
+
+    pub(crate) fn into_int(self) -> Result<i64, String> {
+        match self {
+            Cell::Int(number) => Ok(number),
+            other => Err(format!("an integer was expected, not {}", other.name())),
+        }
+    }
+
+    pub(crate) fn into_text(self) -> Result<String, String> {
+        match self {
+            Cell::Text(text) => Ok(text),
+            Cell::Null => Ok(String::new()),
+            other => Err(format!("a text was expected, not {}", other.name())),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Cell::Null => "NULL".into(),
+            Cell::Int(_) | Cell::Uint(_) => "an integer".into(),
+            Cell::Float(_) => "a float".into(),
+            Cell::Text(_) => "a text".into(),
+            Cell::Bytes(_) => "bytes".into(),
+            Cell::Odd(why) => why.clone(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Writing rows back: each only over the version its writer expects.
+//!
+//! ```text
+//!   BEGIN
+//!   SELECT key, version … FOR UPDATE        what is there, held until the end, in the order of keys
+//!       the version itself                  -> Already
+//!       not in low..=high                   -> Conflict, untouched
+//!       absent                              -> INSERT            fails if somebody inserted meanwhile: all again
+//!       in low..=high                       -> guarded upsert    fails or does nothing over a newer version
+//!   COMMIT                                  -> Written
+//! ```
+//!
+//! A statement that fails because of a row takes the transaction with it. Then the batch is halved until the row is alone, and it alone is
+//! `Refused`: n rows with one bad among them cost about 2 log n transactions, once.
+//!
+//! What makes it safe to do any of this twice, late, or from two nodes: all that is written is decided by what
+//! the database has *while it is locked*, never by what a node remembers.
+
+use std::collections::BTreeMap;
+
+use table::{Table, Value};
+
+use crate::conn::{Cell, Conn, Want};
+use crate::database::{Database, Limits};
+use crate::error::Fault;
+use crate::statement::Names;
+
+/// A row to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flush {
+    pub key: String,
+    pub slot: u16,
+    /// Negative: deleted; the row stays, without values.
+    pub version: i64,
+    /// The versions, without sign, that the database may have now; 0 is no row. Usually both what it is known to have.
+    pub low: u64,
+    pub high: u64,
+    /// One per field of the table, in their order; none of a deleted row.
+    pub values: Vec<Value>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Flushed {
+    Written,
+    /// The database had exactly this version: written before, perhaps by another node.
+    Already,
+    /// The database has a version nobody expected, 0 being none: changed behind our back, or a newer leader wrote. Untouched.
+    Conflict {
+        sql_version: i64,
+    },
+    /// The database will not take this row: a constraint, a type, a length.
+    Refused {
+        why: String,
+    },
+}
+
+impl Flush {
+    pub(crate) fn value(&self, at: usize) -> Option<&Value> {
+        if self.version < 0 {
+            return None; // nothing is left of a deleted row
+        }
+        self.values.get(at)
+    }
+
+    fn size(&self) -> usize {
+        self.key.len() + 16 + self.values.iter().map(Value::size).sum::<usize>()
+    }
+
+    /// What is wrong with it whatever the database has.
+    fn flaw(&self, table: &Table) -> Option<String> {
+        if let Err(refusal) = table::name::check_key(self.key.as_bytes()) {
+            return Some(refusal.to_string());
+        }
+        let newest = self.version.unsigned_abs();
+        if self.version == i64::MIN || self.low > self.high || self.high >= newest {
+            let (low, high, version) = (self.low, self.high, self.version);
+            return Some(format!("version {version} cannot follow {low} to {high}"));
+        }
+        if self.version < 0 {
+            return None;
+        }
+        if self.values.len() != table.fields.len() {
+            let (given, fields) = (self.values.len(), table.fields.len());
+            return Some(format!("{given} values for {fields} fields"));
+        }
+        let fits = |(field, value): (&table::Field, &Value)| {
+            value.clone().check(field.kind, &field.name).err()
+        };
+        let mut flaws = table.fields.iter().zip(&self.values).filter_map(fits);
+        flaws.next().map(|refusal| refusal.to_string())
+    }
+}
+
+pub(crate) async fn flush(
+    database: &Database,
+    conn: &mut Conn,
+    table: &Table,
+    rows: &[Flush],
+) -> Result<Vec<Flushed>, Fault> {
+    let names = Names::of(database.pool.target.dialect(), table)?;
+    let mut outcomes: Vec<Option<Flushed>> = rows
+        .iter()
+        .map(|row| row.flaw(table).map(|why| Flushed::Refused { why }))
+        .collect();
+    let mut sorted: Vec<(usize, &Flush)> = rows
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| outcomes.get(*at).is_some_and(Option::is_none))
+        .collect();
+    sorted.sort_by(|(_, a), (_, b)| {
+        (&a.key, a.version.unsigned_abs()).cmp(&(&b.key, b.version.unsigned_abs()))
+    });
+    for batch in batches(&sorted, &database.limits, &names, table) {
+        settle(conn, &names, batch, &mut outcomes).await?;
+    }
+    let missing = || Flushed::Refused {
+        why: "never tried".into(), // every row is in a batch or has a flaw
+    };
+    Ok(outcomes
+        .into_iter()
+        .map(|outcome| outcome.unwrap_or_else(missing))
+        .collect())
+}
+
+/// Rows that fit one statement; a key at most once in each.
+fn batches<'b, 'a>(
+    sorted: &'b [(usize, &'a Flush)],
+    limits: &Limits,
+    names: &Names,
+    table: &Table,
+) -> Vec<&'b [(usize, &'a Flush)]> {
+    let by_params = names.dialect.params_max() / (table.fields.len() + 3);
+    let most = limits.rows.min(by_params).max(1);
+    let mut batches = Vec::new();
+    let mut rest = sorted;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let mut before: Option<&str> = None;
+        let fits = |(_, row): &&(usize, &'a Flush)| {
+            bytes += row.size();
+            let again = before == Some(row.key.as_str());
+            let first = before.is_none();
+            before = Some(row.key.as_str());
+            first || (bytes <= limits.bytes && !again)
+        };
+        let count = rest.iter().take(most).take_while(fits).count();
+        let (batch, others) = rest.split_at(count.max(1));
+        batches.push(batch);
+        rest = others;
+    }
+    batches
+}
+
+/// All of a batch, in halves if need be.
+async fn settle(
+    conn: &mut Conn,
+    names: &Names,
+    batch: &[(usize, &Flush)],
+    outcomes: &mut [Option<Flushed>],
+) -> Result<(), Fault> {
+    // With each part, whether it has met a taken value before: the first time it may have been a race with another writer.
+    let mut open = vec![(batch, false)];
+    while let Some((part, met)) = open.pop() {
+        let rows: Vec<&Flush> = part.iter().map(|(_, row)| *row).collect();
+        match transact(conn, names, &rows).await {
+            Ok(decided) => {
+                for ((at, _), outcome) in part.iter().zip(decided) {
+                    if let Some(place) = outcomes.get_mut(*at) {
+                        *place = Some(outcome);
+                    }
+                }
+            }
+            Err(Fault::Row { why, taken }) => {
+                conn.say("ROLLBACK").await?;
+                match part {
+                    _ if taken && !met => open.push((part, true)),
+                    [(at, _)] => {
+                        if let Some(place) = outcomes.get_mut(*at) {
+                            *place = Some(Flushed::Refused { why });
+                        }
+                    }
+                    _ => {
+                        let (low, high) = part.split_at(part.len() / 2);
+                        open.push((high, false));
+                        open.push((low, false));
+                    }
+                }
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(())
+}
+
+/// One transaction for all of these.
+async fn transact(conn: &mut Conn, names: &Names, rows: &[&Flush]) -> Result<Vec<Flushed>, Fault> {
+    conn.say(names.dialect.begin()).await?;
+    let (sql, params) = names.lock(rows.iter().map(|row| row.key.as_str()));
+    let mut there = BTreeMap::new();
+    for row in conn.fetch(&sql, params, &[Want::Key, Want::Int]).await? {
+        let mut cells = row.into_iter();
+        if let (Some(Cell::Text(key)), Some(Cell::Int(version))) = (cells.next(), cells.next()) {
+            there.insert(key, version);
+        }
+    }
+    let mut absent = Vec::new();
+    let mut older = Vec::new();
+    let mut outcomes = Vec::with_capacity(rows.len());
+    for row in rows {
+        let found = there.get(&row.key).copied();
+        let sql_version = found.unwrap_or(0);
+        let expected = (row.low..=row.high).contains(&sql_version.unsigned_abs());
+        outcomes.push(if found == Some(row.version) {
+            Flushed::Already
+        } else if !expected {
+            Flushed::Conflict { sql_version }
+        } else {
+            match found {
+                None => absent.push(*row),
+                Some(_) => older.push(*row),
+            }
+            Flushed::Written
+        });
+    }
+    if !absent.is_empty() {
+        let (sql, params) = names.insert(&absent);
+        conn.execute(&sql, params).await?;
+    }
+    if !older.is_empty() {
+        let (sql, params) = names.overwrite(&older);
+        let touched = conn.execute(&sql, params).await?;
+        // MySQL counts otherwise, and fails instead.
+        let counts = names.dialect != crate::statement::Dialect::MySql;
+        if counts && touched != older.len() as u64 {
+            let why = "a row changed while it was locked".into();
+            return Err(Fault::Row { why, taken: true });
+        }
+    }
+    conn.say("COMMIT").await?;
+    Ok(outcomes)
+}

@@ -1,0 +1,129 @@
+//! SQLite: connecting, binding, reading, and what its result codes mean.
+//!
+//! An integer of SQLite is signed. A uint64 that does not fit is kept as text of twenty digits in a column
+//! that converts nothing (`ANY` of a STRICT table): lossless, and in order, because texts sort after
+//! integers and these among themselves as their numbers (docs/decisions, "Types and guards in SQL").
+
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Executor, Row, Sqlite, SqliteConnection, TypeInfo, ValueRef};
+
+use crate::conn::{Cell, Param, Want, Wire};
+use crate::database::Limits;
+use crate::error::{Fault, Sort, fault};
+
+pub(crate) async fn connect(
+    options: &SqliteConnectOptions,
+    limits: &Limits,
+) -> Result<Wire, Fault> {
+    let options = options
+        .clone()
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // "SQL has it" shall mean on disk.
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(limits.statement)
+        .statement_cache_capacity(32)
+        .disable_statement_logging();
+    let wire = options
+        .connect()
+        .await
+        .map_err(|error| fault(error, sort))?;
+    Ok(Wire::Sqlite(Box::new(wire)))
+}
+
+pub(crate) async fn execute(
+    wire: &mut SqliteConnection,
+    sql: &str,
+    params: Vec<Param<'_>>,
+) -> Result<u64, Fault> {
+    match bound(sql, params).execute(wire).await {
+        Ok(done) => Ok(done.rows_affected()),
+        Err(error) => Err(fault(error, sort)),
+    }
+}
+
+pub(crate) async fn fetch(
+    wire: &mut SqliteConnection,
+    sql: &str,
+    params: Vec<Param<'_>>,
+    wants: &[Want],
+) -> Result<Vec<Vec<Cell>>, Fault> {
+    let rows = bound(sql, params).fetch_all(wire).await;
+    let rows = rows.map_err(|error| fault(error, sort))?;
+    let read_row = |row: &SqliteRow| (0..wants.len()).map(|at| read(row, at)).collect();
+    Ok(rows.iter().map(read_row).collect())
+}
+
+pub(crate) async fn say(wire: &mut SqliteConnection, sql: &str) -> Result<(), Fault> {
+    match wire.execute(sql).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(fault(error, sort)),
+    }
+}
+
+type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments<'q>>;
+
+fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
+    // Texts differ with the number of rows: long ones are not worth keeping prepared.
+    let query = sqlx::query(sql).persistent(params.len() < 64);
+    let bind = |query: Query<'q>, param| match param {
+        Param::Int(number) => query.bind(number),
+        Param::Uint(number) => match i64::try_from(number) {
+            Ok(small) => query.bind(small),
+            Err(_) => query.bind(format!("{number:020}")),
+        },
+        Param::Float(number) => query.bind(number),
+        Param::Text(text) => query.bind(text),
+        Param::Owned(text) => query.bind(text),
+        Param::Bytes(bytes) => query.bind(bytes),
+        // whole columns are PostgreSQL's alone
+        Param::Null
+        | Param::Ints(_)
+        | Param::Floats(_)
+        | Param::Texts(_)
+        | Param::Numbers(_)
+        | Param::Blobs(_) => query.bind(None::<i64>),
+    };
+    params.into_iter().fold(query, bind)
+}
+
+/// Each value has its own type here: it is read as what it is.
+fn read(row: &SqliteRow, at: usize) -> Cell {
+    let class = match row.try_get_raw(at) {
+        Ok(value) if value.is_null() => return Cell::Null,
+        Ok(value) => value.type_info().name().to_owned(),
+        Err(error) => return Cell::Odd(error.to_string()),
+    };
+    match class.as_str() {
+        "INTEGER" => cell(row.try_get_unchecked(at), Cell::Int),
+        "REAL" => cell(row.try_get_unchecked(at), Cell::Float),
+        "TEXT" => cell(row.try_get_unchecked(at), Cell::Text),
+        "BLOB" => cell(row.try_get_unchecked(at), Cell::Bytes),
+        other => Cell::Odd(format!("of type {other}")),
+    }
+}
+
+fn cell<T>(read: Result<T, sqlx::Error>, make: fn(T) -> Cell) -> Cell {
+    match read {
+        Ok(value) => make(value),
+        Err(error) => Cell::Odd(error.to_string()),
+    }
+}
+
+/// By result code; what is above the low byte says more than we need, except of constraints.
+fn sort(error: &dyn DatabaseError) -> Sort {
+    let code: i32 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
+    match (code, code & 0xff) {
+        // primary key, unique
+        (1555 | 2067, _) => Sort::Taken,
+        // constraint, too big, mismatch
+        (_, 18..=20) => Sort::Row,
+        // no such table or column, permission, corrupt, not a database
+        (_, 1 | 3 | 11 | 23 | 26) => Sort::Unfit,
+        // busy, locked, out of memory, read-only, interrupted, I/O, full, cannot open, …
+        _ => Sort::Transient,
+    }
+}
