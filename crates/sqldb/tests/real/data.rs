@@ -3,11 +3,11 @@
 use sqldb::{Database, Flushed, Loaded};
 use table::{Table, Value};
 
-use super::{House, Which, age, declare, row, run, write};
+use super::{House, Stranger, Which, age, declare, row, run, write};
 
 pub async fn all(house: House) {
     let database = house.database();
-    every_value(&database).await;
+    every_value(&house, &database).await;
     hostile_keys(&database).await;
     thousands(&database).await;
     strangers_values(&house, &database).await;
@@ -16,7 +16,7 @@ pub async fn all(house: House) {
 
 const ALL_KINDS: &str = "i:int64=-1,u:uint64=7,f:float64=1.5,s:string='dflt',b:blob=0x00ff";
 
-async fn every_value(database: &Database) {
+async fn every_value(house: &House, database: &Database) {
     let table = declare("Values", ALL_KINDS);
     database.create_table(&table).await.unwrap();
     let ints = [0, 1, -1, i64::MAX, i64::MIN, i64::MAX - 1];
@@ -68,6 +68,18 @@ async fn every_value(database: &Database) {
     };
     let keys: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
     same(&database.load(&table, &keys).await.unwrap(), 1);
+    if let Stranger::Sqlite(stranger) = &mut house.stranger().await {
+        // the one database without unsigned integers sorts and finds them all the same
+        let sorted = "SELECT group_concat(__key__) FROM (SELECT __key__ FROM `Values` ORDER BY u)";
+        let sorted: String = sqlx::query_scalar(sorted)
+            .fetch_one(&mut *stranger)
+            .await
+            .unwrap();
+        assert_eq!(sorted, keys.join(","));
+        let found = "SELECT __key__ FROM `Values` WHERE u = 9223372036854775807";
+        let found: String = sqlx::query_scalar(found).fetch_one(stranger).await.unwrap();
+        assert_eq!(found, "row2");
+    }
     // the same through the upsert
     let again: Vec<_> = rows
         .iter()
