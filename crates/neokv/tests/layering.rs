@@ -70,6 +70,10 @@ const PURE_MAY_LINK: &[&str] = &[
     "itoa",
     // digests of rows
     "xxhash-rust",
+    // sqlx turns on this feature of bitflags, for all who link it
+    "serde",
+    "serde_core",
+    "serde_derive",
     // protobuf on plain structs
     "bytes",
     "prost",
@@ -178,8 +182,15 @@ struct Tree {
 impl Tree {
     fn read() -> Tree {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        // For this system only: crates for others are not downloaded by a build.
+        let host = format!(
+            "{}-unknown-{}-gnu",
+            std::env::consts::ARCH,
+            std::env::consts::OS
+        );
         let output = Command::new(cargo)
             .args(["metadata", "--format-version", "1", "--offline"])
+            .args(["--filter-platform", &host])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .expect("cargo metadata runs");
