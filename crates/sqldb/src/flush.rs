@@ -240,3 +240,94 @@ async fn transact(conn: &mut Conn, names: &Names, rows: &[&Flush]) -> Result<Vec
     conn.say("COMMIT").await?;
     Ok(outcomes)
 }
+
+#[cfg(test)]
+mod tests {
+    //! The guard inside the statement, without the lock that comes before it: the second lock on the door.
+
+    use databases::{Engine, Server};
+
+    use super::*;
+
+    fn flush(key: &str, version: i64, name: &str) -> Flush {
+        Flush {
+            key: key.into(),
+            slot: 1,
+            version,
+            low: 0,
+            high: 0,
+            values: vec![Value::Text(name.into())],
+        }
+    }
+
+    async fn guarded(url: &str) {
+        let database = Database::open(url, Limits::default()).unwrap();
+        let table = Table {
+            id: 1,
+            name: "t".into(),
+            epoch: 1,
+            backend: "main".into(),
+            sql_name: "t".into(),
+            fields: table::parse_fields("name:string", 1).unwrap(),
+            next_field: 2,
+        };
+        database.create_table(&table).await.unwrap();
+        let names = Names::of(database.pool.target.dialect(), &table).unwrap();
+        let mut lease = database.pool.take(&database.limits).await.unwrap();
+        let column = match names.dialect {
+            crate::statement::Dialect::MySql => "name(20)", // a prefix: it is a LONGTEXT
+            _ => "name",
+        };
+        let unique = format!("CREATE UNIQUE INDEX u ON t ({column})");
+        lease.conn.say(&unique).await.unwrap();
+        let first = [flush("a", 5, "ann"), flush("b", -5, "")];
+        database.flush(&table, &first).await.unwrap();
+        // older or equal, over a row and over a deleted one; and a row that is absent, whose unique value is another's
+        for late in [
+            flush("a", 4, "x"),
+            flush("a", -5, "x"),
+            flush("b", 5, "y"),
+            flush("c", 9, "ann"),
+        ] {
+            let (sql, params) = names.overwrite(&[&late]);
+            let done = lease.conn.execute(&sql, params).await;
+            let held = matches!(done, Ok(0) | Err(Fault::Row { .. }));
+            assert!(held, "{late:?}: {done:?}");
+        }
+        let found = database.load(&table, &["a", "b", "c"]).await.unwrap();
+        let at = |version, values| crate::Loaded::Found { version, values };
+        let ann = vec![Value::Text("ann".into())];
+        assert_eq!(
+            found,
+            [at(5, ann), at(-5, Vec::new()), crate::Loaded::Missing]
+        );
+    }
+
+    fn run(work: impl Future<Output = ()>) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(work);
+    }
+
+    #[test]
+    fn guard_of_postgres() {
+        if let Some(server) = Server::start(Engine::Postgres) {
+            run(guarded(&server.url()));
+        }
+    }
+
+    #[test]
+    fn guard_of_mariadb() {
+        if let Some(server) = Server::start(Engine::Mariadb) {
+            run(guarded(&server.url()));
+        }
+    }
+
+    #[test]
+    fn guard_of_sqlite() {
+        let folder = tempfile::tempdir().unwrap();
+        run(guarded(&format!(
+            "sqlite://{}/t.db",
+            folder.path().display()
+        )));
+    }
+}
