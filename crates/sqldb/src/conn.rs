@@ -29,6 +29,8 @@ pub(crate) struct Conn {
     wire: Wire,
     /// For one statement, on this side.
     pub(crate) patience: Duration,
+    /// Statements with parameters so far.
+    pub(crate) sent: u64,
 }
 
 /// Boxed: they are large, and moved in and out of the pool.
@@ -97,6 +99,7 @@ impl Target {
                 wire: wire?,
                 // The database's own limit comes first, and says more.
                 patience: limits.statement + limits.statement / 4 + Duration::from_millis(200),
+                sent: 0,
             }),
             Err(_) => {
                 let why = format!("no connection within {:?}", limits.connect);
@@ -113,6 +116,7 @@ impl Conn {
         sql: &str,
         params: Vec<Param<'_>>,
     ) -> Result<u64, Fault> {
+        self.sent += 1;
         let patience = self.patience;
         let running: Boxed<'_, u64> = match &mut self.wire {
             Wire::Postgres(wire) => Box::pin(crate::postgres::execute(wire, sql, params)),
@@ -129,6 +133,7 @@ impl Conn {
         params: Vec<Param<'_>>,
         wants: &[Want],
     ) -> Result<Vec<Vec<Cell>>, Fault> {
+        self.sent += 1;
         let patience = self.patience;
         let running: Boxed<'_, Vec<Vec<Cell>>> = match &mut self.wire {
             Wire::Postgres(wire) => Box::pin(crate::postgres::fetch(wire, sql, params, wants)),

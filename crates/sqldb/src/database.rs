@@ -108,6 +108,11 @@ impl Database {
         })
     }
 
+    /// Statements sent so far that read or wrote rows: what coalescing saves is seen here.
+    pub fn statements(&self) -> u64 {
+        self.pool.sent.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), Error> {
         with_conn!(self, conn => conn.say("SELECT 1"))

@@ -5,6 +5,7 @@
 //! and a connection comes back only from a caller who says that all went well; any other is closed, which
 //! also ends its transaction.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Pool {
     pub(crate) target: Target,
     permits: Semaphore,
+    /// Statements of all connections, counted when a use ends.
+    pub(crate) sent: AtomicU64,
     /// The one used last is used next.
     idle: Mutex<Vec<(Conn, Instant)>>,
 }
@@ -38,6 +41,7 @@ impl Pool {
         Pool {
             target,
             permits: Semaphore::new(limits.connections.max(1)),
+            sent: AtomicU64::new(0),
             idle: Mutex::new(Vec::new()),
         }
     }
@@ -98,7 +102,9 @@ impl Pool {
 
 impl Lease<'_> {
     /// The end of a use: the connection goes back if it is fit for the next.
-    pub(crate) fn settle<T, E: Into<Fault>>(self, result: Result<T, E>) -> Result<T, Fault> {
+    pub(crate) fn settle<T, E: Into<Fault>>(mut self, result: Result<T, E>) -> Result<T, Fault> {
+        let sent = std::mem::take(&mut self.conn.sent);
+        self.pool.sent.fetch_add(sent, Ordering::Relaxed);
         match result.map_err(Into::into) {
             Ok(value) => {
                 let mut idle = self

@@ -156,7 +156,9 @@ async fn hostile_keys(database: &Database) {
         outcomes.iter().all(|outcome| *outcome == Flushed::Written),
         "{outcomes:?}"
     );
+    let before = database.statements();
     let found = database.load(&table, &keys).await.unwrap();
+    assert_eq!(database.statements() - before, 1, "one SELECT for all");
     for ((key, number), found) in keys.iter().zip(0..).zip(found) {
         let values = age(number);
         assert_eq!(found, Loaded::Found { version: 1, values }, "{key:?}");
