@@ -13,6 +13,8 @@ use crate::world::World;
 
 /// Voters of every region.
 const WANTED: u64 = 3;
+/// By then the others have written something since.
+const DURABLE_US: u64 = 3_000_000;
 const MOST_MACHINES: usize = 8;
 
 impl World {
@@ -66,6 +68,10 @@ impl World {
     /// two before it had time to mend the first has lost data, and nobody is to blame.
     pub(crate) fn lose(&mut self, machine: u64, for_good: bool) {
         let living = self.nodes.iter().filter(|node| !node.is_lost).count() as u64;
+        // That a change of members is committed is on disk with the next write behind it only.
+        if self.now_us < self.changed_us + DURABLE_US {
+            return;
+        }
         if !self.is_whole() || self.nodes[machine as usize - 1].is_lost {
             return;
         }
