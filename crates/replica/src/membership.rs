@@ -12,8 +12,9 @@
 //! second of which the leader proposes by itself as soon as the first is applied. One change at a
 //! time: the next is refused until this one, and its second step, is applied here. Raft's safety
 //! rests on two more things, both kept elsewhere:
-//! - The commit index goes to disk with the entries that come after it (`ready`), so whoever has
-//!   the entry of the next change knows that the one before is committed, and
+//! - The commit index goes to disk with the entries that come after it, and with the change itself
+//!   when it is given out to be applied (`ready`), so whoever has the entry of the next change knows
+//!   that the one before is committed, and
 //! - raft-rs does not campaign while a committed change waits to be applied.
 //!
 //! A new member begins as a learner that knows nothing and gets a snapshot, never the log from its

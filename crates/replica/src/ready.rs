@@ -11,7 +11,9 @@
 //!   else's wait for it (`persist`).
 //!
 //! The commit index is not worth a write of its own: Raft finds it again after a restart. It goes
-//! along with the next write that has entries, a term or a vote (and must: see `membership`).
+//! along with the next write that has entries, a term or a vote (and must: see `membership`). A
+//! change of members is the exception: Raft finds its commit again only by asking the members of
+//! before it, who may be gone by then. So the commit index is written when a change is given out.
 
 use bytes::Bytes;
 use raft::StateRole;
@@ -148,8 +150,8 @@ impl Replica {
         if let Some(hard_state) = ready.hs() {
             self.unwritten_state = Some(hard_state.clone());
         }
-        // Entries, or a term or vote: a commit index alone is not synced, and not written.
-        let has_write = ready.must_sync();
+        // Entries, or a term or vote: a commit index alone is not synced, and not written,
+        let mut has_write = ready.must_sync();
         for entry in ready.take_committed_entries() {
             self.handed_out = entry.index;
             out.committed.push(match entry.get_entry_type() {
@@ -159,15 +161,19 @@ impl Replica {
                     payload: entry.data,
                     change: None,
                 },
-                _ => Committed {
-                    index: entry.index,
-                    term: entry.term,
-                    payload: Bytes::new(),
-                    change: Some(Box::new(Change {
-                        context: entry.context,
-                        data: entry.data,
-                    })),
-                },
+                _ => {
+                    // unless it is that of a change.
+                    has_write |= self.unwritten_state.is_some();
+                    Committed {
+                        index: entry.index,
+                        term: entry.term,
+                        payload: Bytes::new(),
+                        change: Some(Box::new(Change {
+                            context: entry.context,
+                            data: entry.data,
+                        })),
+                    }
+                }
             });
         }
         out.messages.append(&mut ready.take_messages());

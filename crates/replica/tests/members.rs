@@ -94,6 +94,71 @@ fn several_at_once_go_through_a_joint_state() {
     assert_eq!(net.members(4).voters.len(), 3);
 }
 
+/// Nothing is written after a change. One of the old members is gone with it, another loses its disk,
+/// the rest start anew: they must not wait for a majority of the old.
+#[test]
+fn a_change_outlives_the_members_it_was_made_with() {
+    for seed in 0..20 {
+        let mut net = Net::founded(seed, &[1, 2, 3]);
+        let leader = net.elect();
+        let (removed, stays) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+        for id in [4, 5] {
+            net.create(id, State::default());
+        }
+        net.change(leader, &[AddLearner(4), AddLearner(5)]).unwrap();
+        net.until("both have all", |net| {
+            net.agree() && net.members(leader).learners == [4, 5]
+        });
+        net.change(leader, &[Promote(4), Remove(removed)]).unwrap();
+        net.until("joint, and not any more", |net| {
+            net.agree() && net.members(leader).voters.contains(&4)
+        });
+        // Leader and follower, voter and learner.
+        for id in [leader, stays, 4, 5] {
+            let node = &net.nodes[&id];
+            assert!(!node.state.members.is_joint());
+            let kept = node.log.hard_state(REGION).unwrap().unwrap();
+            assert_eq!(kept.commit, node.state.applied, "{id}");
+        }
+        net.crash(removed, 0);
+        net.crash(leader, 0);
+        net.restart(stays);
+        net.restart(4);
+        let leader = net.elect();
+        net.propose(leader).unwrap();
+        net.until("they go on", Net::agree);
+        assert!(!net.members(leader).contains(removed));
+    }
+}
+
+/// That costs one write for each step of a change, and nothing otherwise.
+#[test]
+fn only_a_change_has_its_commit_written_alone() {
+    let mut net = Net::founded(6, &[1, 2, 3]);
+    let leader = net.elect();
+    net.create(4, State::default());
+    net.change(leader, &[AddLearner(4)]).unwrap();
+    net.until("it has all", |net| {
+        net.agree() && net.members(leader).learners == [4]
+    });
+    net.run(1000);
+    let bare = net.bare_writes.clone();
+    for id in [1, 2, 3] {
+        assert_eq!(bare.get(&id), Some(&1), "replica {id}");
+    }
+    for _ in 0..20 {
+        net.propose(leader).unwrap();
+        net.run(50);
+    }
+    net.run(1000);
+    assert_eq!(net.bare_writes, bare);
+    // It is not written again by a start that applies the change again.
+    net.restart(leader);
+    net.elect();
+    net.until("all agree", Net::agree);
+    assert_eq!(net.bare_writes, bare);
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let mut net = Net::founded(3, &[1, 2, 3]);

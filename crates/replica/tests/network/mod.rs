@@ -83,6 +83,8 @@ pub struct Net {
     pub installs: u64,
     pub config: ReplicaConfig,
     pub sent: BTreeMap<u64, u64>,
+    /// By node: writes of nothing but a commit index.
+    pub bare_writes: BTreeMap<u64, u64>,
     pub trace: Vec<String>,
 }
 
@@ -132,6 +134,7 @@ impl Net {
             installs: 0,
             config,
             sent: BTreeMap::new(),
+            bare_writes: BTreeMap::new(),
             trace: Vec::new(),
         };
         for &id in voters {
@@ -408,6 +411,14 @@ impl Net {
             }
             if let Some(write) = out.write.take() {
                 let number = write.number;
+                let before = node.log.hard_state(REGION).unwrap();
+                if let (Some(before), Some(state)) = (before, &write.hard_state)
+                    && write.entries.is_empty()
+                    && write.reset.is_none()
+                    && (before.term, before.vote) == (state.term, state.vote)
+                {
+                    *self.bare_writes.entry(id).or_default() += 1;
+                }
                 node.log.write(&[write], node.syncs).unwrap();
                 match node.syncs {
                     true => replica.on_persisted(number),
