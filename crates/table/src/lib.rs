@@ -22,16 +22,23 @@
 //! Pure: no clock, no thread, no I/O.
 
 mod amount;
+pub mod entry;
 mod fields;
 mod image;
+pub mod leader;
 pub mod name;
+mod outcome;
+pub mod rows;
 mod schema;
 mod value;
 mod wire;
 
 pub use amount::Amount;
+pub use entry::{Entry, RowId};
 pub use fields::{parse_fields, show_fields};
 pub use image::{Delta, Image};
+pub use outcome::{Cause, Outcome};
+pub use rows::{REQUESTS_KEPT, Rows};
 pub use schema::{FIELDS_MAX, Field, ROW_BYTES_MAX, Table};
 pub use value::{Kind, Value};
 pub use wire::Corrupt;

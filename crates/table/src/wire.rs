@@ -64,6 +64,23 @@ impl Writer {
         }
     }
 
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    /// Client ids: random, so a varint would only be longer.
+    pub(crate) fn wide(&mut self, number: u128) {
+        self.0.extend_from_slice(&number.to_be_bytes());
+    }
+
+    pub(crate) fn fields(&mut self, fields: &[(u16, Value)]) {
+        self.uint(fields.len() as u64);
+        for (id, value) in fields {
+            self.uint(u64::from(*id));
+            self.value(value);
+        }
+    }
+
     pub(crate) fn done(self) -> Vec<u8> {
         self.0
     }
@@ -86,7 +103,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn byte(&mut self) -> Result<u8, Corrupt> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Corrupt> {
         let (first, rest) = self.0.split_first().ok_or(Corrupt("cut off"))?;
         self.0 = rest;
         Ok(*first)
@@ -147,6 +164,27 @@ impl<'a> Reader<'a> {
         value
             .check(kind, "")
             .map_err(|_| Corrupt("a value no table holds"))
+    }
+
+    pub(crate) fn wide(&mut self) -> Result<u128, Corrupt> {
+        let bytes = self.take(16)?.try_into().map_err(|_| Corrupt("cut off"))?;
+        Ok(u128::from_be_bytes(bytes))
+    }
+
+    pub(crate) fn fields(&mut self) -> Result<Vec<(u16, Value)>, Corrupt> {
+        self.list(|from| Ok((from.small()?, from.value()?)))
+    }
+
+    /// A count and so many things. Nothing is reserved for a count that was only claimed.
+    pub(crate) fn list<T>(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> Result<T, Corrupt>,
+    ) -> Result<Vec<T>, Corrupt> {
+        let mut list = Vec::new();
+        for _ in 0..self.uint()? {
+            list.push(each(self)?);
+        }
+        Ok(list)
     }
 
     pub(crate) fn end(&self) -> Result<(), Corrupt> {

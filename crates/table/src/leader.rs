@@ -1,0 +1,303 @@
+//! What only the leader of a region does about its rows: load, write back, evict, let clients wait.
+//!
+//! ```text
+//!   miss ───► Loads ──────► Action::Load ──► owner, SQL ──► on_loaded ──► Propose(Loaded) ──► log ─┐
+//!   dirty ──► Writeback ──► Action::Flush ─► owner, SQL ──► on_flushed ─► Propose(Flushed) ─► log ─┤
+//!   full ───► Evict ──────────────────────────────────────────────────────► Propose(Kick) ──► log ─┤
+//!   time ───► Tenure ─────────────────────────────────────────────────────► Propose(Lease) ─► log ─┤
+//!   clients ◄─ Action::Done ◄────────────────────── on_applied ◄───────────────── Rows::apply ◄────┘
+//! ```
+//!
+//! The one idea: nothing here is true until it has come back through the log. This side only remembers what is under way; all of it
+//! is thrown away with the office and made anew from [`Rows`] by the next leader.
+//!
+//! **Contract.** Made when the replica leads *and has applied an entry of its own term*; dropped when it stops leading. The owner proposes every
+//! [`Action::Propose`] in this term, again until it is in the log, never in a later one. It answers every `Load` and `Flush` once, and calls `turn` every few milliseconds
+//! and after any of the other calls.
+
+use std::sync::Arc;
+
+use crate::entry::{Entry, Found, RowId};
+use crate::rows::{Applied, Rows, What};
+use crate::schema::Table;
+use crate::value::Value;
+
+mod backoff;
+mod evict;
+mod limits;
+mod loads;
+mod tenure;
+mod waits;
+mod writeback;
+
+pub use evict::Evict;
+pub use limits::Limits;
+pub use loads::Loads;
+pub use tenure::Tenure;
+pub use waits::Waits;
+pub use writeback::Writeback;
+
+/// What the owner is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    Propose(Entry),
+    /// One SELECT; then [`Leader::on_loaded`].
+    Load {
+        number: u64,
+        table: Arc<Table>,
+        keys: Vec<Arc<str>>,
+    },
+    /// One guarded write of many rows; then [`Leader::on_flushed`].
+    Flush {
+        number: u64,
+        table: Arc<Table>,
+        rows: Vec<Flush>,
+    },
+    /// Whoever waits with this ticket goes on.
+    Done {
+        ticket: u64,
+        end: End,
+    },
+}
+
+/// A row to be written, as `sqldb` takes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flush {
+    pub key: Arc<str>,
+    pub slot: u16,
+    pub version: i64,
+    /// The versions, without sign, that SQL may have now.
+    pub low: u64,
+    pub high: u64,
+    /// One per field of the table; none of a deleted row.
+    pub values: Vec<Value>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrote {
+    Written,
+    Already,
+    Conflict { sql_version: i64 },
+    Refused { why: Box<str> },
+}
+
+/// What SQL had of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Read {
+    Found(Found),
+    Unreadable { why: Box<str> },
+}
+
+/// Why nothing is known of a whole batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// Later it may work.
+    Transient(Box<str>),
+    /// Somebody must do something about the table.
+    Unfit(Box<str>),
+}
+
+impl Fault {
+    fn why(&self) -> &str {
+        match self {
+            Fault::Transient(why) | Fault::Unfit(why) => why,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Of a load: look again, the row is cached (or not any more). Of a wait: SQL has it.
+    Ready,
+    /// Everything is in SQL but these dead letters, of which the first are named.
+    Drained {
+        dead: usize,
+        named: Vec<RowId>,
+    },
+    Failed(Failure),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The database does not answer.
+    Down(Box<str>),
+    TimedOut,
+    /// Too many wait, or the cache is full.
+    Full,
+    NoTable,
+    /// The row in SQL is none of ours, or the table there does not fit.
+    Unreadable(Box<str>),
+    /// The row is a dead letter.
+    Dead(Box<str>),
+    /// The row has no such version; or had, and somebody discarded it.
+    NoSuchVersion,
+}
+
+/// For `INFO`, `/metrics` and `table status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Numbers {
+    /// Age of the oldest change that SQL lacks, dead letters left out.
+    pub lag_ms: u64,
+    pub dirty: usize,
+    pub queued: usize,
+    /// Rows of statements under way.
+    pub flying: usize,
+    pub dead: usize,
+    pub rows: usize,
+    pub bytes: usize,
+    /// Clients that wait for a load.
+    pub waiting: usize,
+    /// Since the office began.
+    pub loads: u64,
+    pub loaded: u64,
+    pub flushes: u64,
+    pub flushed: u64,
+    pub kicked: u64,
+    /// Of SQL, for loads and for flushes.
+    pub faults: u64,
+}
+
+#[derive(Debug)]
+pub struct Leader {
+    limits: Limits,
+    tenure: Tenure,
+    loads: Loads,
+    writeback: Writeback,
+    evict: Evict,
+    waits: Waits,
+}
+
+impl Leader {
+    /// Takes office: everything SQL may lack is queued at once. `me` is the replica, `now` its clock.
+    pub fn new(limits: Limits, me: u64, term: u64, rows: &Rows, now: u64) -> Leader {
+        Leader {
+            tenure: Tenure::new(me, term),
+            loads: Loads::new(term),
+            writeback: Writeback::new(rows, now),
+            evict: Evict::default(),
+            waits: Waits::default(),
+            limits,
+        }
+    }
+
+    /// What time brings.
+    pub fn turn(&mut self, rows: &mut Rows, now: u64, out: &mut Vec<Action>) {
+        self.tenure.turn(&self.limits, rows, now, out);
+        self.loads.turn(&self.limits, rows, now, out);
+        let ours = self.tenure.is_ours(&self.limits, rows, now);
+        self.writeback.turn(&self.limits, rows, now, ours, out);
+        if ours {
+            self.evict.turn(&self.limits, rows, out);
+        }
+        self.waits.turn(rows, now, out);
+    }
+
+    /// The row is not cached: the ticket hears `Done` when it is, or why it will not be. `Err`: at once.
+    pub fn want(
+        &mut self,
+        rows: &Rows,
+        id: &RowId,
+        ticket: u64,
+        deadline: u64,
+        now: u64,
+    ) -> Result<(), Failure> {
+        if !self.has_room(rows) {
+            return Err(Failure::Full);
+        }
+        self.loads
+            .want(&self.limits, rows, id, ticket, deadline, now)
+    }
+
+    /// Whether writes that may grow a row are taken. If not they are answered `Retry(Full)`, unproposed.
+    pub fn has_room(&self, rows: &Rows) -> bool {
+        rows.bytes() < self.limits.hard_bytes
+    }
+
+    pub fn on_loaded(
+        &mut self,
+        rows: &Rows,
+        number: u64,
+        result: Result<Vec<Read>, Fault>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        self.loads
+            .on_loaded(&self.limits, rows, number, result, now, out);
+    }
+
+    pub fn on_flushed(
+        &mut self,
+        rows: &Rows,
+        number: u64,
+        result: Result<Vec<Wrote>, Fault>,
+        now: u64,
+        out: &mut Vec<Action>,
+    ) {
+        self.writeback
+            .on_flushed(&self.limits, rows, number, result, now, out);
+    }
+
+    /// After every entry, in order, with what [`Rows::apply`] returned.
+    pub fn on_applied(&mut self, rows: &Rows, applied: &Applied, now: u64, out: &mut Vec<Action>) {
+        match applied.what {
+            What::Nothing | What::Schema | What::Lease => {}
+            What::Dropped(table) => {
+                self.loads.on_dropped(table, out);
+                self.writeback.on_dropped(table);
+            }
+            What::Kicked => self.evict.on_kicked(rows, &applied.rows),
+            What::Loaded => self.loads.on_cached(&applied.rows, out),
+            _ => {}
+        }
+        for id in &applied.rows {
+            self.writeback.look(rows, id, applied.what, now);
+            self.waits.look(rows, id, out);
+        }
+    }
+
+    /// `WAITSQL`: done when SQL has the version (without sign) or a newer one.
+    pub fn wait_sql(
+        &mut self,
+        rows: &Rows,
+        id: &RowId,
+        version: u64,
+        ticket: u64,
+        deadline: u64,
+    ) -> Result<(), End> {
+        self.waits
+            .sql(&self.limits, rows, id, version, ticket, deadline)
+    }
+
+    /// Done when SQL has all that was changed until now, dead letters left out.
+    pub fn drain(
+        &mut self,
+        rows: &Rows,
+        ticket: u64,
+        deadline: u64,
+        now: u64,
+    ) -> Result<(), Failure> {
+        self.waits.drain(&self.limits, rows, ticket, deadline, now)
+    }
+
+    /// Whether this leader may write to SQL now.
+    pub fn has_lease(&self, rows: &Rows, now: u64) -> bool {
+        self.tenure.is_ours(&self.limits, rows, now)
+    }
+
+    pub fn numbers(&self, rows: &Rows, now: u64) -> Numbers {
+        let oldest = rows.dirty().next().map(|(since, _)| since);
+        let mut numbers = Numbers {
+            lag_ms: oldest.map_or(0, |since| now.saturating_sub(since)),
+            dirty: rows.dirty_count(),
+            dead: rows.dead_count(),
+            rows: rows.len(),
+            bytes: rows.bytes(),
+            kicked: self.evict.kicked(),
+            ..Numbers::default()
+        };
+        self.loads.count(&mut numbers);
+        self.writeback.count(&mut numbers);
+        numbers
+    }
+}

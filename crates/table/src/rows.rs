@@ -1,0 +1,262 @@
+//! The cached rows of a region: a state machine that every replica runs over the same log.
+//!
+//! ```text
+//!                  Loaded                         Write                      Flushed
+//!   (not cached) ─────────► clean, sql = version ───────► dirty, sql < version ───────► clean
+//!        ▲                        │                          │  ▲
+//!        └──────── Kick ──────────┘                     Dead ▼  │ Retry
+//!                                                        dead letter ──Discard──► forgotten ──Loaded──► …
+//! ```
+//!
+//! The one idea: what the cache owes to SQL is a number per row. `sql` is the version, without sign, that SQL is known to
+//! have; a row is *dirty* while that is less than its own. Nothing else decides whether it must be written or may go.
+//!
+//! **Invariants.** `sql` never exceeds the row's version. A dirty row leaves only with its table, or when somebody discards
+//! it by name. `dirty` has exactly the dirty rows that are no dead letters, `dead` those that are. Everything but
+//! `heat` is a function of the log: two replicas at the same index are equal, and equal to what is rebuilt from the stored bytes.
+//!
+//! Rows are read here, changed by [`Rows::apply`], and stored as the changes it returns say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::entry::{Ask, Fields, Lease, RowId};
+use crate::outcome::{Cause, Outcome};
+use crate::schema::Table;
+
+mod answers;
+mod apply;
+mod row;
+mod store;
+mod write;
+
+pub use answers::{ANSWERS_BYTES_MAX, CLIENT_BYTES_MAX, REQUESTS_KEPT};
+pub use apply::{Applied, What};
+pub use row::{DeadLetter, Row, State};
+pub use store::{Change, Place};
+
+use answers::Answers;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rows {
+    /// Index of the last entry applied. What is not above it is not applied again.
+    applied: u64,
+    /// Stamp of the last lease: earlier stamps count as this one, so that a clock that lags makes no row older than it is.
+    now: u64,
+    tables: BTreeMap<u32, Tab>,
+    /// Ids are not used again: what comes late about one of these is for nobody.
+    dropped: BTreeSet<u32>,
+    /// Dirty rows by the stamp of the first change that SQL lacks.
+    dirty: BTreeSet<(u64, RowId)>,
+    dead: BTreeSet<RowId>,
+    answers: Answers,
+    lease: Lease,
+    bytes: usize,
+    count: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Tab {
+    schema: Arc<Table>,
+    rows: BTreeMap<Arc<str>, Row>,
+}
+
+impl Rows {
+    pub fn new() -> Rows {
+        Rows::default()
+    }
+
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The latest stamp a row or lease has, or `clock` if that is later. What waits for rows begins here, because the
+    /// clock of the leader before may have been ahead.
+    pub fn latest(&self, clock: u64) -> u64 {
+        let dirty = self.dirty.last().map_or(0, |(since, _)| *since);
+        clock.max(self.now).max(dirty)
+    }
+
+    pub fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    pub fn table(&self, id: u32) -> Option<&Arc<Table>> {
+        self.tables.get(&id).map(|tab| &tab.schema)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.values().map(|tab| &tab.schema)
+    }
+
+    /// The row, if it is cached. A forgotten one is not.
+    pub fn get(&self, id: &RowId) -> Option<&Row> {
+        self.slot(id).filter(|row| row.state != State::Forgotten)
+    }
+
+    /// Its last changes were discarded, and it was not loaded since.
+    pub fn is_forgotten(&self, id: &RowId) -> bool {
+        self.slot(id)
+            .is_some_and(|row| row.state == State::Forgotten)
+    }
+
+    /// The row in whatever state.
+    fn slot(&self, id: &RowId) -> Option<&Row> {
+        self.tables.get(&id.table)?.rows.get(&id.key)
+    }
+
+    fn slot_mut(&mut self, id: &RowId) -> Option<&mut Row> {
+        self.tables.get_mut(&id.table)?.rows.get_mut(&id.key)
+    }
+
+    /// What a read is answered. `have`: the version the client has, if he has one.
+    pub fn read(&self, id: &RowId, ask: &Ask, have: Option<i64>) -> Outcome {
+        let Some(table) = self.table(id.table) else {
+            return Outcome::error("ERR no such table");
+        };
+        let Some(row) = self.get(id) else {
+            return Outcome::Retry(Cause::NotCached);
+        };
+        let version = row.image.version;
+        if row.state != State::Present {
+            return Outcome::NotExist { version };
+        }
+        if have == Some(version) {
+            return Outcome::Unchanged { version };
+        }
+        match row.shown(table, ask) {
+            Ok(values) => Outcome::Ok { version, values },
+            Err(refused) => refused,
+        }
+    }
+
+    /// Cached rows in the order of their keys, from `after` on: what a scan lays over what SQL has. Deleted and missing
+    /// ones are among them, because they hide what SQL may still have.
+    pub fn range<'a>(
+        &'a self,
+        table: u32,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Row)> + use<'a> {
+        let from = match after {
+            Some(key) => Bound::Excluded(Arc::<str>::from(key)),
+            None => Bound::Unbounded,
+        };
+        let rows = self.tables.get(&table).map(|tab| &tab.rows);
+        rows.into_iter()
+            .flat_map(move |rows| rows.range((from.clone(), Bound::Unbounded)))
+            .filter(|(_, row)| row.state != State::Forgotten)
+    }
+
+    /// The row was read: it stays longer. Not replicated, not stored.
+    pub fn touch(&mut self, id: &RowId) {
+        if let Some(row) = self.slot_mut(id) {
+            row.heat = row::HOT;
+        }
+    }
+
+    /// One row after the other, round and round, each colder by one: the hand of a clock. `None` when there are no rows.
+    pub(crate) fn cool_next(&mut self, hand: &mut Option<RowId>) -> Option<(RowId, &Row)> {
+        let next = self.after(hand.as_ref()).or_else(|| self.after(None))?;
+        *hand = Some(next.clone());
+        let row = self.slot_mut(&next)?;
+        row.heat = row.heat.saturating_sub(1);
+        Some((next, row))
+    }
+
+    fn after(&self, hand: Option<&RowId>) -> Option<RowId> {
+        let first = hand.map_or(0, |hand| hand.table);
+        for (table, tab) in self.tables.range(first..) {
+            let from = match hand {
+                Some(hand) if hand.table == *table => Bound::Excluded(hand.key.clone()),
+                _ => Bound::Unbounded,
+            };
+            if let Some((key, _)) = tab.rows.range((from, Bound::Unbounded)).next() {
+                return Some(RowId {
+                    table: *table,
+                    key: key.clone(),
+                });
+            }
+        }
+        None
+    }
+
+    /// Dirty rows that are no dead letters, longest dirty first, with the stamp of the first change SQL lacks.
+    pub fn dirty(&self) -> impl Iterator<Item = (u64, &RowId)> {
+        self.dirty.iter().map(|(since, id)| (*since, id))
+    }
+
+    pub fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
+    pub fn dead(&self) -> impl Iterator<Item = (&RowId, &DeadLetter)> {
+        let letter = |id| Some((id, self.slot(id)?.dead.as_deref()?));
+        self.dead.iter().filter_map(letter)
+    }
+
+    pub fn dead_count(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// What limits of memory are compared with.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.answers.bytes()
+    }
+
+    /// Rows that are held, missing and deleted ones included.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Puts, replaces or takes away a row, and keeps indexes and sums right. The only place that does.
+    fn place(&mut self, id: &RowId, new: Option<Row>) {
+        let Some(tab) = self.tables.get_mut(&id.table) else {
+            return;
+        };
+        let (added, old) = match new {
+            Some(row) => {
+                let added = (row.since, row.is_dirty(), row.dead.is_some(), row.size(id));
+                (Some(added), tab.rows.insert(id.key.clone(), row))
+            }
+            None => (None, tab.rows.remove(&id.key)),
+        };
+        if let Some(old) = old {
+            self.dirty.remove(&(old.since, id.clone()));
+            self.dead.remove(id);
+            self.bytes -= old.size(id);
+            self.count -= 1;
+        }
+        if let Some((since, dirty, dead, size)) = added {
+            if dead {
+                self.dead.insert(id.clone());
+            } else if dirty {
+                self.dirty.insert((since, id.clone()));
+            }
+            self.bytes += size;
+            self.count += 1;
+        }
+    }
+}
+
+impl Row {
+    /// Values of what is asked for, in the order asked.
+    fn shown(&self, table: &Table, ask: &Ask) -> Result<Fields, Outcome> {
+        match ask {
+            Ask::Nothing => Ok(Fields::new()),
+            _ if self.state != State::Present => Ok(Fields::new()),
+            Ask::All => {
+                let ids = table.fields.iter().map(|field| field.id);
+                Ok(ids.zip(self.image.values(table)).collect())
+            }
+            Ask::Fields(ids) => {
+                let one = |id: &u16| Ok((*id, write::value(table, &self.image, *id)?.clone()));
+                ids.iter().map(one).collect()
+            }
+        }
+    }
+}
