@@ -56,7 +56,11 @@ pub enum Entry {
     Flushed(Vec<Flushed>),
     /// Forget these rows if they are at this version and SQL has it.
     Kick(Vec<(RowId, i64)>),
-    Lease(Lease),
+    Lease {
+        lease: Lease,
+        /// The holder has led for longer than a lease lasts: whatever the clock of the one before said, his is over.
+        waited: bool,
+    },
     /// SQL does not take the row.
     Dead(Dead),
     /// The dead letter of this version is to be tried again.

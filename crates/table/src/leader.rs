@@ -17,8 +17,8 @@
 
 use std::sync::Arc;
 
-use crate::entry::{Entry, Found, RowId};
-use crate::rows::{Applied, Rows, What};
+use crate::entry::{Entry, Found, Op, RowId, Write};
+use crate::rows::{Applied, Row, Rows, What};
 use crate::schema::Table;
 use crate::value::Value;
 
@@ -172,7 +172,7 @@ impl Leader {
     /// Takes office: everything SQL may lack is queued at once. `me` is the replica, `now` its clock.
     pub fn new(limits: Limits, me: u64, term: u64, rows: &Rows, now: u64) -> Leader {
         Leader {
-            tenure: Tenure::new(me, term),
+            tenure: Tenure::new(me, term, now),
             loads: Loads::new(term),
             writeback: Writeback::new(rows, now),
             evict: Evict::default(),
@@ -209,9 +209,21 @@ impl Leader {
             .want(&self.limits, rows, id, ticket, deadline, now)
     }
 
-    /// Whether writes that may grow a row are taken. If not they are answered `Retry(Full)`, unproposed.
+    /// Whether there is room for more.
     pub fn has_room(&self, rows: &Rows) -> bool {
         rows.bytes() < self.limits.hard_bytes
+    }
+
+    /// Whether a write is to be proposed; if not it is answered `Retry(Full)`. Also without room, if it makes nothing larger.
+    pub fn takes(&self, rows: &Rows, write: &Write) -> bool {
+        match write.op {
+            Op::Del => true,
+            Op::Incr { field, .. } => {
+                let has = |row: &Row| row.image.get(field).is_some();
+                rows.get(&write.id).is_some_and(has) || self.has_room(rows)
+            }
+            _ => self.has_room(rows),
+        }
     }
 
     pub fn on_loaded(

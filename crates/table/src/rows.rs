@@ -218,27 +218,54 @@ impl Rows {
         let Some(tab) = self.tables.get_mut(&id.table) else {
             return;
         };
-        let (added, old) = match new {
-            Some(row) => {
-                let added = (row.since, row.is_dirty(), row.dead.is_some(), row.size(id));
-                (Some(added), tab.rows.insert(id.key.clone(), row))
-            }
-            None => (None, tab.rows.remove(&id.key)),
+        let size = |row: Option<&Row>| row.map_or(0, |row| row.size(id));
+        let (after, added) = (Owes::of(new.as_ref()), size(new.as_ref()));
+        let count = usize::from(new.is_some());
+        let old = match new {
+            Some(row) => tab.rows.insert(id.key.clone(), row),
+            None => tab.rows.remove(&id.key),
         };
-        if let Some(old) = old {
-            self.dirty.remove(&(old.since, id.clone()));
-            self.dead.remove(id);
-            self.bytes -= old.size(id);
-            self.count -= 1;
+        let before = Owes::of(old.as_ref());
+        self.bytes = self.bytes + added - size(old.as_ref());
+        self.count = self.count + count - usize::from(old.is_some());
+        if before == after {
+            return; // a row that is changed again and again
         }
-        if let Some((since, dirty, dead, size)) = added {
-            if dead {
-                self.dead.insert(id.clone());
-            } else if dirty {
+        match before {
+            Owes::Nothing => {}
+            Owes::Since(since) => {
+                self.dirty.remove(&(since, id.clone()));
+            }
+            Owes::Dead => {
+                self.dead.remove(id);
+            }
+        }
+        match after {
+            Owes::Nothing => {}
+            Owes::Since(since) => {
                 self.dirty.insert((since, id.clone()));
             }
-            self.bytes += size;
-            self.count += 1;
+            Owes::Dead => {
+                self.dead.insert(id.clone());
+            }
+        }
+    }
+}
+
+/// Which index a row is in.
+#[derive(PartialEq, Eq)]
+enum Owes {
+    Nothing,
+    Since(u64),
+    Dead,
+}
+
+impl Owes {
+    fn of(row: Option<&Row>) -> Owes {
+        match row {
+            Some(row) if row.dead.is_some() => Owes::Dead,
+            Some(row) if row.is_dirty() => Owes::Since(row.since),
+            _ => Owes::Nothing,
         }
     }
 }

@@ -55,9 +55,10 @@ impl Entry {
                     to.int(*version);
                 }
             }
-            Entry::Lease(lease) => {
+            Entry::Lease { lease, waited } => {
                 to.byte(7);
                 to.lease(lease);
+                to.byte(u8::from(*waited));
             }
             Entry::Dead(dead) => {
                 to.byte(8);
@@ -108,7 +109,10 @@ impl Entry {
                 })
             })?),
             6 => Entry::Kick(from.list(|from| Ok((from.row_id()?, from.int()?)))?),
-            7 => Entry::Lease(from.lease()?),
+            7 => Entry::Lease {
+                lease: from.lease()?,
+                waited: from.byte()? != 0,
+            },
             8 => {
                 let id = from.row_id()?;
                 let (version, kind, why) = from.dead()?;

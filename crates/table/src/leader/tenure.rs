@@ -1,7 +1,8 @@
 //! The lease on writing back: asked for, renewed, and given up a little early.
 //!
 //! It bounds how many leaders write the same rows, no more: what makes late statements harmless is the guard on versions.
-//! Hence clocks may differ, and nothing breaks when they differ by more than the margin.
+//! Hence clocks may differ, and nothing breaks when they differ by more than the margin. A clock that was an hour ahead does not stop
+//! writing back for an hour: nobody renews an old lease once a new leader is in office, so after the length of a lease it is over.
 
 use crate::entry::{Entry, Lease};
 use crate::rows::Rows;
@@ -12,15 +13,18 @@ use super::{Action, Limits};
 pub struct Tenure {
     me: u64,
     term: u64,
+    /// When the office began.
+    since: u64,
     /// When it was last asked for, so that one entry is under way and not one per turn.
     asked: Option<u64>,
 }
 
 impl Tenure {
-    pub(super) fn new(me: u64, term: u64) -> Tenure {
+    pub(super) fn new(me: u64, term: u64, now: u64) -> Tenure {
         Tenure {
             me,
             term,
+            since: now,
             asked: None,
         }
     }
@@ -34,22 +38,25 @@ impl Tenure {
 
     pub(super) fn turn(&mut self, limits: &Limits, rows: &Rows, now: u64, out: &mut Vec<Action>) {
         let lease = rows.lease();
+        let full = limits.lease.saturating_add(limits.lease_margin);
+        let waited = now >= self.since.saturating_add(full);
         let wanted = if lease.holder == self.me && lease.term == self.term {
             // a third has passed
             now.saturating_add(limits.lease / 3 * 2) >= lease.until
         } else {
             // its own of an earlier term it takes over at once
             let over = now >= lease.until.saturating_add(limits.lease_margin);
-            lease.until == 0 || lease.holder == self.me || over
+            lease.until == 0 || lease.holder == self.me || over || waited
         };
         let asked = |at: u64| now < at.saturating_add(limits.lease / 6);
         if wanted && !self.asked.is_some_and(asked) {
             self.asked = Some(now);
-            out.push(Action::Propose(Entry::Lease(Lease {
+            let lease = Lease {
                 holder: self.me,
                 term: self.term,
                 until: now.saturating_add(limits.lease),
-            })));
+            };
+            out.push(Action::Propose(Entry::Lease { lease, waited }));
         }
     }
 }

@@ -95,8 +95,8 @@ impl Rows {
                 }
                 What::Kicked
             }
-            Entry::Lease(lease) => {
-                self.give_lease(stamp, lease, changes);
+            Entry::Lease { lease, waited } => {
+                self.give_lease(stamp, lease, waited, changes);
                 What::Lease
             }
             Entry::Dead(dead) => {
@@ -221,8 +221,8 @@ impl Rows {
         }
     }
 
-    fn give_lease(&mut self, stamp: u64, lease: Lease, changes: &mut Vec<Change>) {
-        let free = self.lease.holder == lease.holder || stamp >= self.lease.until;
+    fn give_lease(&mut self, stamp: u64, lease: Lease, waited: bool, changes: &mut Vec<Change>) {
+        let free = self.lease.holder == lease.holder || stamp >= self.lease.until || waited;
         if lease.term >= self.lease.term && free {
             self.lease = lease;
             self.now = stamp;

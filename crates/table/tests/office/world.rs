@@ -227,10 +227,10 @@ impl World {
                 .want(rows, &id, ticket, deadline, self.clock);
             return;
         }
-        if !self.office.leader.has_room(self.rows()) {
+        let write = self.some_write(id, &table);
+        if !self.office.leader.takes(self.rows(), &write) {
             return;
         }
-        let write = self.some_write(id, &table);
         if write.request.is_some() {
             self.requests.push(write.clone());
         }
