@@ -11,8 +11,9 @@
 //! The one idea: nothing here is true until it has come back through the log. This side only remembers what is under way; all of it
 //! is thrown away with the office and made anew from [`Rows`] by the next leader.
 //!
-//! **Contract.** Made when the replica leads *and has applied an entry of its own term*; dropped when it stops leading. The owner proposes every
-//! [`Action::Propose`] in this term, again until it is in the log, never in a later one. It answers every `Load` and `Flush` once, and calls `turn` every few milliseconds
+//! **Contract.** Made when the replica leads *and has applied an entry of its own term*; dropped when it stops leading. The owner puts every
+//! [`Action::Propose`] into the log of this term, once and in order: what cannot be taken now is kept, not left out; what is not in the log when
+//! the office ends is forgotten. It answers every `Load` and `Flush` once, and calls `turn` every few milliseconds
 //! and after any of the other calls.
 
 use std::sync::Arc;

@@ -9,6 +9,11 @@
 //!   Value + Amount -> Value                   amount.rs   HINCRBY, IncrBy, DecrBy
 //!          |
 //!       Image { version, [(field id, Value)] }, Delta                             image.rs
+//!          |
+//!   Entry -> Rows -> Outcome                  entry.rs, rows/, outcome.rs    what every replica does
+//!          |
+//!   Leader -> Action                          leader/     what only the leader does: load, write back, evict
+//!   Overlay + what SQL has -> Page            scan.rs
 //! ```
 //!
 //! The one idea: a value is known by the *id* of its field, never by its name or its place. Ids are not
@@ -29,6 +34,7 @@ pub mod leader;
 pub mod name;
 mod outcome;
 pub mod rows;
+pub mod scan;
 mod schema;
 mod value;
 mod wire;
