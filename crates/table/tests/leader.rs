@@ -119,6 +119,17 @@ impl Desk {
         self.settle()
     }
 
+    fn same_after_restart(&self) {
+        let dump = self.rows.dump();
+        let stored: Vec<_> = dump
+            .iter()
+            .map(|(place, bytes)| (place.encode(), bytes))
+            .collect();
+        let stored = stored.iter().map(|(key, bytes)| (&key[..], &bytes[..]));
+        let restored = Rows::restore(stored, self.rows.applied()).unwrap();
+        assert!(restored == self.rows);
+    }
+
     fn cache(&mut self, ids: impl IntoIterator<Item = RowId>) {
         let rows = ids.into_iter().map(|id| (id, Found::Missing)).collect();
         self.apply(Entry::Loaded { term: 1, rows });
@@ -201,6 +212,22 @@ fn a_backend_that_is_down_fails_fast_alone() {
     assert_eq!(loads(&desk.turn(1)).len(), 1);
 }
 
+/// The answer of a SELECT may be older than what was written back and kicked since.
+#[test]
+fn an_overtaken_load_is_ignored() {
+    let mut desk = Desk::new(limits());
+    desk.want(&id(1), 1).unwrap();
+    assert_eq!(loads(&desk.turn(1)), [(0, 1)]);
+    desk.cache([id(1)]);
+    assert_eq!(done(&desk.settle()), [(1, End::Ready)]);
+    desk.apply(Entry::Kick(vec![(id(1), 0)]));
+    desk.want(&id(1), 2).unwrap();
+    desk.now += 1; // the backend takes one at a time
+    assert_eq!(desk.loaded(0, Ok(vec![Read::Found(Found::Missing)])), []);
+    assert!(desk.rows.get(&id(1)).is_none());
+    assert_eq!(loads(&desk.turn(1)), [(1, 1)]);
+}
+
 #[test]
 fn deadlines_rows_of_strangers_and_dropped_tables() {
     let mut desk = Desk::new(limits());
@@ -216,8 +243,23 @@ fn deadlines_rows_of_strangers_and_dropped_tables() {
     let ends = done(&desk.loaded(0, Ok(vec![Read::Unreadable { why: why.clone() }])));
     assert_eq!(ends, [(2, End::Failed(Failure::Unreadable(why)))]);
     desk.want(&id(1), 3).unwrap();
+    desk.cache([id(2), id(3), id(4)]);
+    desk.apply(set(id(3), 1));
+    desk.apply(set(id(4), 1));
+    let kind = DeadKind::Refused;
+    let why = "".into();
+    desk.apply(Entry::Dead(Dead {
+        id: id(4),
+        version: 1,
+        kind,
+        why,
+    }));
+    assert_eq!((desk.rows.dirty_count(), desk.rows.dead_count()), (1, 1));
     desk.apply(Entry::Drop { table: 1 });
     assert_eq!(done(&desk.settle()), [(3, End::Failed(Failure::NoTable))]);
+    assert_eq!((desk.rows.len(), desk.rows.bytes()), (0, 0));
+    assert_eq!((desk.rows.dirty_count(), desk.rows.dead_count()), (0, 0));
+    desk.same_after_restart();
     assert_eq!(desk.want(&id(1), 4), Err(Failure::NoTable));
     desk.apply(Entry::Schema(schema(1, "main")));
     assert!(desk.rows.table(1).is_none(), "ids are not used again");
@@ -537,12 +579,14 @@ fn answers_are_bounded_and_old_ones_are_not_done_again() {
     let old = desk.apply(ask(3, 1)).outcome;
     assert!(matches!(old, Some(Outcome::Error(_))), "{old:?}");
     assert_eq!(desk.rows.get(&id(0)).unwrap().image.version, version);
+    desk.same_after_restart();
     let bytes = desk.rows.bytes();
     for client in 0..60_000 {
         desk.apply(ask(1, client));
     }
     let most = table::rows::ANSWERS_BYTES_MAX;
     assert!(desk.rows.bytes() > bytes && desk.rows.bytes() < most + 10_000);
+    desk.same_after_restart();
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! What must hold for any value, row and bytes.
 
 use proptest::prelude::*;
-use table::{Amount, Corrupt, Delta, Field, Image, Kind, Table, Value, parse_fields, show_fields};
+use table::entry::*;
+use table::{
+    Amount, Corrupt, Delta, Entry, Field, Image, Kind, Outcome, Rows, Table, Value, parse_fields,
+    show_fields,
+};
 
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -90,6 +94,63 @@ proptest! {
         let _ = Table::decode(&bytes);
         if let Ok(image) = Image::decode(&bytes) {
             prop_assert_eq!(Image::decode(&image.encode()), Ok(image));
+        }
+    }
+
+    #[test]
+    fn entries_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 2..80), tag in 1u8..12) {
+        bytes[0] = 1;
+        bytes[1] = tag;
+        if let Ok(entry) = Entry::decode(&bytes) {
+            prop_assert_eq!(Entry::decode(&entry.encode()), Ok(entry.clone()));
+            Rows::new().apply(1, 1, entry);
+        }
+        if let Ok(outcome) = Outcome::decode(&bytes) {
+            prop_assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
+        }
+    }
+
+    /// One byte of an entry or of what is stored is wrong: another one, or corrupt; never a panic.
+    #[test]
+    fn a_wrong_byte_never_panics(table in table(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut rows = Rows::new();
+        let id = RowId::new(table.id, "k");
+        let field = &table.fields[0];
+        let entries = [
+            Entry::Schema(table.clone()),
+            Entry::Loaded { term: 1, rows: vec![(id.clone(), Found::Missing)] },
+            Entry::Write(Write {
+                id: id.clone(),
+                op: Op::CasNx { when: vec![], set: vec![(field.id, field.default.clone())] },
+                expect: Expect::Version(0),
+                ask: Ask::All,
+                request: Some(Request { client: 5, number: 6 }),
+                epoch: 1,
+                row_max: 9999,
+            }),
+            Entry::Dead(Dead { id, version: 1, kind: DeadKind::Conflict { sql_version: 4 }, why: "x".into() }),
+            Entry::Lease { lease: Lease { holder: 1, term: 1, until: 9 }, waited: false },
+        ];
+        for (index, entry) in (1..).zip(entries) {
+            let mut bytes = entry.encode();
+            prop_assert_eq!(Entry::decode(&bytes), Ok(entry.clone()));
+            rows.apply(index, 7, entry);
+            *at.get_mut(&mut bytes) = byte;
+            if let Ok(other) = Entry::decode(&bytes) {
+                rows.clone().apply(index + 1, 8, other);
+            }
+        }
+        let mut stored: Vec<(Vec<u8>, Vec<u8>)> = rows.dump().into_iter()
+            .map(|(place, bytes)| (place.encode(), bytes)).collect();
+        let restore = |stored: &[(Vec<u8>, Vec<u8>)]| {
+            Rows::restore(stored.iter().map(|(key, bytes)| (&key[..], &bytes[..])), 5)
+        };
+        prop_assert_eq!(restore(&stored), Ok(rows));
+        let (key, bytes) = at.get_mut(&mut stored);
+        let part = if byte % 2 == 0 { key } else { bytes };
+        *at.get_mut(part) = byte;
+        if let Ok(mut rows) = restore(&stored) {
+            rows.apply(6, 9, Entry::Drop { table: 7 });
         }
     }
 
