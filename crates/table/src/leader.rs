@@ -298,6 +298,16 @@ impl Leader {
         self.tenure.is_ours(&self.limits, rows, now)
     }
 
+    /// Tables that cannot be written back at present, and what the database says.
+    pub fn tables_in_trouble(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.writeback.troubles()
+    }
+
+    /// Backends that are not asked for rows at present, and what they said.
+    pub fn backends_down(&self, now: u64) -> impl Iterator<Item = (&str, &str)> {
+        self.loads.troubles(now)
+    }
+
     pub fn numbers(&self, rows: &Rows, now: u64) -> Numbers {
         let oldest = rows.dirty().next().map(|(since, _)| since);
         let mut numbers = Numbers {

@@ -291,6 +291,8 @@ fn many_changes_one_statement_and_one_at_a_time() {
     desk.apply(set(id(0), 100));
     desk.flushed(sent[0].0, Err(down()));
     assert_eq!(flushes(desk.turn(1)), [], "left alone for a while");
+    let trouble: Vec<_> = desk.leader.tables_in_trouble().collect();
+    assert_eq!(trouble, [(1, "connection refused")]);
     let sent = flushes(desk.turn(200));
     let row = &sent[0].1[0];
     assert_eq!((row.version, row.low, row.high), (19, 17, 18));

@@ -91,7 +91,8 @@ impl Loads {
         now: u64,
     ) -> Result<(), Failure> {
         let table = rows.table(id.table).ok_or(Failure::NoTable)?;
-        if self.deadlines.len() >= limits.waiters {
+        // keys outlive those who waited for them while the database is silent
+        if self.deadlines.len() >= limits.waiters || self.wants.len() >= limits.waiters {
             return Err(Failure::Full);
         }
         if let Some(backend) = self.backends.get(&table.backend)
@@ -324,6 +325,13 @@ impl Loads {
         for id in ids {
             finish(&mut self.wants, &mut self.deadlines, &id, &end, out);
         }
+    }
+
+    /// Backends that are left alone, and why.
+    pub(super) fn troubles(&self, now: u64) -> impl Iterator<Item = (&str, &str)> {
+        let down = move |(_, backend): &(&String, &Backend)| backend.backoff.is_down(now);
+        let all = self.backends.iter().filter(down);
+        all.map(|(name, backend)| (name.as_str(), &*backend.why))
     }
 
     pub(super) fn count(&self, numbers: &mut Numbers) {

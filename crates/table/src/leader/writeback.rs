@@ -48,6 +48,8 @@ struct Queue {
     waiting: VecDeque<Place>,
     backoff: Backoff,
     flying: usize,
+    /// What the database said last, if it took nothing.
+    trouble: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -304,6 +306,7 @@ impl Writeback {
         match result {
             Ok(wrote) => {
                 queue.backoff.succeeded();
+                queue.trouble = None;
                 let mut wrote = wrote.into_iter();
                 for sent in batch.rows {
                     let id = sent.id.clone();
@@ -314,8 +317,9 @@ impl Writeback {
                     self.look(rows, &id, What::Nothing, now);
                 }
             }
-            Err(_) => {
+            Err(fault) => {
                 queue.backoff.failed(limits, now);
+                queue.trouble = Some(fault.why().into());
                 self.faults += 1;
                 for sent in batch.rows.into_iter().rev() {
                     let id = sent.id.clone();
@@ -386,6 +390,12 @@ impl Writeback {
         self.owed.retain(|id, _| id.table != table);
         self.confirmed.retain(|flushed| flushed.id.table != table);
         self.queues.remove(&table);
+    }
+
+    /// Tables of which the last flush failed, and why.
+    pub(super) fn troubles(&self) -> impl Iterator<Item = (u32, &str)> {
+        let all = self.queues.iter();
+        all.filter_map(|(table, queue)| Some((*table, queue.trouble.as_deref()?)))
     }
 
     pub(super) fn count(&self, numbers: &mut Numbers) {

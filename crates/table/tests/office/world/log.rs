@@ -1,0 +1,182 @@
+//! The log, and replicas that apply it and start again.
+
+use super::*;
+
+impl World {
+    pub(super) fn propose(&mut self, entry: Entry) {
+        self.pending.push_back(entry);
+    }
+
+    pub(super) fn commit_some(&mut self) {
+        let count = self.dice.below(6);
+        (0..count).for_each(|_| self.commit());
+    }
+
+    /// The oldest proposal is in the log, and the leader applies it.
+    pub(super) fn commit(&mut self) {
+        let Some(entry) = self.pending.pop_front() else {
+            return;
+        };
+        if let Entry::Loaded { .. } = &entry {
+            self.old_loads.push(entry.clone());
+        }
+        self.log.push((self.clock, entry.encode()));
+        self.apply_all(self.office.node);
+    }
+
+    pub(super) fn apply_all(&mut self, node: usize) {
+        while let Some(applied) = self.apply(node) {
+            if node == self.office.node {
+                let mut out = Vec::new();
+                let rows = &self.replicas[node].rows;
+                self.office
+                    .leader
+                    .on_applied(rows, &applied, self.clock, &mut out);
+                self.obey(out, false);
+            }
+        }
+    }
+
+    pub(super) fn apply(&mut self, node: usize) -> Option<Applied> {
+        let replica = &mut self.replicas[node];
+        let at = replica.rows.applied() as usize;
+        let (stamp, bytes) = self.log.get(at)?;
+        let entry = Entry::decode(bytes).unwrap();
+        assert_eq!(&entry.encode(), bytes);
+        let applied = replica.rows.apply(at as u64 + 1, *stamp, entry.clone());
+        let again = replica
+            .rows
+            .clone()
+            .apply(at as u64 + 1, *stamp, entry.clone());
+        assert_eq!(again.what, What::Nothing);
+        for change in &applied.changes {
+            if self.plant == Plant::ForgetChange && self.dice.once_in(50) {
+                continue;
+            }
+            match change {
+                Change::Put(place, bytes) => {
+                    assert_eq!(Place::decode(&place.encode()).as_ref(), Ok(place));
+                    replica.stored.insert(place.encode(), bytes.clone());
+                }
+                Change::Remove(place) => assert!(replica.stored.remove(&place.encode()).is_some()),
+                Change::RemoveRows(table) => {
+                    let prefix = Place::rows_of(*table);
+                    replica.stored.retain(|key, _| !key.starts_with(&prefix));
+                }
+            }
+        }
+        let first = !self.outcomes.contains_key(&at);
+        let known = self
+            .outcomes
+            .entry(at)
+            .or_insert_with(|| applied.outcome.clone());
+        assert_eq!(known, &applied.outcome, "replicas answer differently");
+        if first {
+            self.check(node, &entry, &applied);
+        }
+        Some(applied)
+    }
+
+    /// Of the first replica that applies an entry.
+    pub(super) fn check(&mut self, node: usize, entry: &Entry, applied: &Applied) {
+        let rows = self.replicas[node].rows.clone();
+        match entry {
+            Entry::Write(write) => {
+                let table = rows.table(1).unwrap();
+                self.model
+                    .write(table, write, applied.outcome.as_ref().unwrap());
+                self.writes += 1;
+            }
+            Entry::Dead(dead) => {
+                self.deads += 1;
+                let refused = dead.kind == DeadKind::Refused;
+                let edited = self.ever_edited.contains(&dead.id);
+                assert!(refused || edited, "a conflict nobody made: {dead:?}");
+            }
+            Entry::Retry {
+                id, over: Some(_), ..
+            } => {
+                // the version may have been raised, nothing else
+                if let Some(row) = rows.get(id) {
+                    self.model.rows.entry(id.clone()).or_default().0 = row.image.version;
+                }
+                self.sql.edited.remove(id);
+            }
+            _ => {}
+        }
+        for id in &applied.rows {
+            let Some(row) = rows.get(id) else {
+                self.kicks += u64::from(applied.what == What::Kicked);
+                if !rows.is_forgotten(id) && !self.sql.edited.contains(id) {
+                    assert_eq!(self.sql.version(id), self.model.get(id).0, "{id:?} is lost");
+                }
+                continue;
+            };
+            assert_eq!(row.since == 0, !row.is_dirty());
+            let table = rows.table(1).unwrap();
+            let shown = (row.state == State::Present).then(|| {
+                let ids = table.fields.iter().map(|field| field.id);
+                ids.zip(row.image.values(table)).collect::<BTreeMap<_, _>>()
+            });
+            let is = (row.image.version, shown);
+            if applied.what == What::Loaded && self.edits_are_taken(id, &is) {
+                self.model.rows.insert(id.clone(), is);
+                continue;
+            }
+            let (version, mut values) = self.model.get(id);
+            if let Some(values) = &mut values {
+                for field in &table.fields {
+                    values.entry(field.id).or_insert(field.default.clone());
+                }
+            }
+            assert_eq!(is, (version, values), "{id:?} after {:?}", applied.what);
+        }
+    }
+
+    /// Whether the row loaded is what a hand made of it, or what is left after a discard.
+    pub(super) fn edits_are_taken(
+        &mut self,
+        id: &RowId,
+        is: &(i64, Option<BTreeMap<u16, Value>>),
+    ) -> bool {
+        let discarded = self.model.get(id).0 == i64::MAX;
+        if self.sql.version(id) == is.0 {
+            self.sql.edited.remove(id);
+        }
+        // perhaps an edit that was edited since
+        discarded || self.edits.remove(&(id.clone(), is.0))
+    }
+
+    pub(super) fn catch_up(&mut self) {
+        let node = self.dice.below(3) as usize;
+        for _ in 0..self.dice.below(60) {
+            if node != self.office.node && self.apply(node).is_none() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn restart(&mut self) {
+        let node = self.dice.below(3) as usize;
+        let replica = &mut self.replicas[node];
+        let stored = replica
+            .stored
+            .iter()
+            .map(|(key, bytes)| (&key[..], &bytes[..]));
+        let rows = Rows::restore(stored.clone(), replica.rows.applied()).unwrap();
+        assert!(rows == replica.rows, "what is stored is not what was");
+        let dumped: BTreeMap<_, _> = rows
+            .dump()
+            .into_iter()
+            .map(|(place, bytes)| (place.encode(), bytes))
+            .collect();
+        assert_eq!(dumped, replica.stored);
+        if node != self.office.node {
+            replica.rows = rows;
+            if self.plant == Plant::ApplyTwice {
+                let applied = replica.rows.applied().saturating_sub(1);
+                replica.rows = Rows::restore(stored, applied).unwrap();
+            }
+        }
+    }
+}
