@@ -67,7 +67,7 @@ pub enum Entry {
     Retry {
         id: RowId,
         version: i64,
-        /// Over this version in SQL, whatever put it there.
+        /// After a conflict: over this version in SQL, whatever put it there.
         over: Option<u64>,
     },
     /// The dead letter of this version, and what waited with it, is given up: the row is what SQL has.

@@ -264,8 +264,9 @@ impl Rows {
             return false;
         };
         let refused = |dead: &DeadLetter| dead.kind == DeadKind::Refused;
-        let strict = over.is_some() || !row.dead.as_deref().is_some_and(refused);
-        if let Some(over) = over {
+        let strict = !row.dead.as_deref().is_some_and(refused);
+        // what SQL has was no reason to refuse; and it may have what was tried without an answer
+        if let Some(over) = over.filter(|_| strict) {
             // above what is there, because versions in SQL never go back
             let above = over.saturating_add(1).max(row.version());
             let Ok(above) = i64::try_from(above) else {

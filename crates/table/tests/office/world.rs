@@ -178,6 +178,7 @@ impl World {
             world.sql.rows.insert(id, row);
         }
         world.pending.push_back(Entry::Schema(table()));
+        world.commit();
         world
     }
 
@@ -255,11 +256,7 @@ impl World {
         );
         for (id, (version, _)) in &self.model.rows {
             if *version != i64::MAX && !self.sql.edited.contains(id) {
-                assert_eq!(
-                    self.sql.version(id),
-                    *version,
-                    "SQL and the cache differ: {id:?}"
-                );
+                self.check_sql(self.rows(), id);
             }
         }
         for node in 0..3 {

@@ -100,7 +100,9 @@ impl World {
                 if let Some(row) = rows.get(id) {
                     self.model.rows.entry(id.clone()).or_default().0 = row.image.version;
                 }
-                self.sql.edited.remove(id);
+                if applied.what == (What::Retried { strict: true }) {
+                    self.sql.edited.remove(id);
+                }
             }
             _ => {}
         }
@@ -108,7 +110,7 @@ impl World {
             let Some(row) = rows.get(id) else {
                 self.kicks += u64::from(applied.what == What::Kicked);
                 if !rows.is_forgotten(id) && !self.sql.edited.contains(id) {
-                    assert_eq!(self.sql.version(id), self.model.get(id).0, "{id:?} is lost");
+                    self.check_sql(&rows, id);
                 }
                 continue;
             };
@@ -131,6 +133,24 @@ impl World {
             }
             assert_eq!(is, (version, values), "{id:?} after {:?}", applied.what);
         }
+    }
+
+    /// SQL has the row as the model has it.
+    pub(super) fn check_sql(&self, rows: &Rows, id: &RowId) {
+        let table = rows.table(1).unwrap();
+        let all = |mut values: BTreeMap<u16, Value>| {
+            for field in &table.fields {
+                values.entry(field.id).or_insert(field.default.clone());
+            }
+            values
+        };
+        let (version, values) = self.model.get(id);
+        let sql = self.sql.rows.get(id).cloned();
+        let has = sql.map_or((0, None), |(version, values)| {
+            (version, (version >= 0).then_some(values))
+        });
+        let has = (has.0, has.1.map(all));
+        assert_eq!(has, (version, values.map(all)), "{id:?} is not in SQL");
     }
 
     /// Whether the row loaded is what a hand made of it, or what is left after a discard.
