@@ -64,6 +64,8 @@ pub struct Desk {
     number: u64,
     /// The machine that answered last.
     leader: Option<u64>,
+    /// How often it was looked for.
+    turn: usize,
     routes: Routes,
     asking: Option<Asking>,
     tickets: u64,
@@ -107,6 +109,7 @@ impl Desk {
             has_joined: false,
             number: 0,
             leader: None,
+            turn: 0,
             routes: Routes::new(),
             asking: None,
             tickets: 0,
@@ -131,21 +134,28 @@ impl Desk {
     }
 
     /// Whom to ask, the likeliest first.
-    fn targets(&self, machine: u64) -> VecDeque<u64> {
+    fn targets(&mut self, machine: u64) -> VecDeque<u64> {
         let known = self.identity.meta.iter();
-        let known =
-            known.filter_map(|text| text.strip_prefix('m')?.split(':').next()?.parse().ok());
+        let known = known.filter_map(|text| machine_at(text));
         let all = self.leader.into_iter().chain([machine]).chain(known);
         let mut targets = VecDeque::new();
         // A node that knows nobody was told whom to ask (`--join`).
-        let told = (1..=self.told).filter(|_| self.identity.meta.is_empty());
+        let told = (1..=self.told).filter(|_| self.identity.nodes.is_empty());
         for target in all.chain(told) {
             if !targets.contains(&target) {
                 targets.push_back(target);
             }
         }
+        let is_asked = |text: &str| machine_at(text).is_some_and(|it| targets.contains(&it));
+        let other = self.identity.somebody_else(self.turn, is_asked);
+        targets.extend(other.and_then(machine_at));
+        self.turn += 1;
         targets
     }
+}
+
+fn machine_at(text: &str) -> Option<u64> {
+    text.strip_prefix('m')?.split(':').next()?.parse().ok()
 }
 
 impl Node {
@@ -387,6 +397,9 @@ impl Node {
                     desk.routes.update(table);
                     let meta = answer.meta.iter().map(|node| node.peer.to_string());
                     desk.identity.meta = meta.collect();
+                    let nodes = desk.routes.nodes();
+                    let nodes = nodes.map(|node| format!("{}@{}", node.node, node.peer));
+                    desk.identity.nodes = nodes.collect();
                     let _ = desk.identity.keep(&*self.disk.rows);
                     self.disk.flush();
                 }

@@ -78,6 +78,8 @@ struct Course {
     number: u64,
     /// Where meta's leader was last.
     leader: Option<Target>,
+    /// How often meta was looked for.
+    turn: usize,
     /// Accepted by meta since this start.
     has_joined: bool,
     failures: Vec<OrderReport>,
@@ -95,6 +97,7 @@ impl Node {
         let mut course = Course {
             number: 0,
             leader: None,
+            turn: 0,
             has_joined: false,
             failures: Vec::new(),
             silent_since: None,
@@ -277,8 +280,9 @@ impl Node {
         }
     }
 
-    /// Whom to ask, the likeliest first.
-    fn targets(&self, course: &Course) -> Vec<Target> {
+    /// Whom to ask, the likeliest first. The last is one of the other nodes: meta may have moved away
+    /// from all that this node last heard of. One at a time, for those that are dead cost a while.
+    fn targets(&self, course: &mut Course) -> Vec<Target> {
         let mut targets: Vec<Target> = course.leader.iter().cloned().collect();
         targets.push(Target::Node(self.identity.node));
         let known = self.identity.meta.iter().chain(&self.join);
@@ -288,6 +292,10 @@ impl Node {
                 targets.push(target);
             }
         }
+        let is_asked = |address: &str| targets.contains(&Target::Address(address.to_string()));
+        let other = self.identity.somebody_else(course.turn, is_asked);
+        targets.extend(other.map(|address| Target::Address(address.to_string())));
+        course.turn = course.turn.wrapping_add(1);
         targets
     }
 

@@ -174,6 +174,16 @@ impl Identity {
         read(rows, SELF)
     }
 
+    /// Somebody who may know where meta is, for when those that were its members do not answer: of the
+    /// other nodes, each in its turn.
+    pub fn somebody_else(&self, turn: usize, is_asked: impl Fn(&str) -> bool) -> Option<&str> {
+        let others = || {
+            let all = self.addresses().filter(|&(node, _)| node != self.node);
+            all.map(|(_, address)| address).filter(|it| !is_asked(it))
+        };
+        others().nth(turn.checked_rem(others().count())?)
+    }
+
     /// Nodes and their peer addresses.
     pub fn addresses(&self) -> impl Iterator<Item = (NodeId, &str)> {
         self.nodes.iter().filter_map(|text| {
@@ -283,6 +293,24 @@ mod tests {
                 .map(|&(id, node, role)| Member::new(id, node, role))
                 .collect(),
         }
+    }
+
+    #[test]
+    fn every_other_node_is_asked_in_its_turn() {
+        let identity = Identity {
+            node: 2,
+            nodes: ["1@a:1", "2@b:1", "3@c:1", "4@d:1"]
+                .map(String::from)
+                .into(),
+            ..Identity::default()
+        };
+        let asked = |turn| identity.somebody_else(turn, |address| address == "a:1");
+        assert_eq!(
+            [0, 1, 2].map(asked),
+            [Some("c:1"), Some("d:1"), Some("c:1")]
+        );
+        assert_eq!(identity.somebody_else(7, |_| true), None);
+        assert_eq!(Identity::default().somebody_else(0, |_| false), None);
     }
 
     #[test]
