@@ -71,6 +71,14 @@ impl MapLog {
         self.copies().broken = Some(error);
     }
 
+    /// The commit index that a crash leaves of a region's log.
+    pub fn synced_commit(&self, region: u64) -> u64 {
+        let copies = self.copies();
+        let log = copies.synced.get(&region);
+        let state = log.and_then(|log| log.hard_state.as_ref());
+        state.map_or(0, |state| state.commit)
+    }
+
     /// Syncs so far.
     pub fn syncs(&self) -> u64 {
         self.copies().syncs

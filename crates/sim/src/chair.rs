@@ -225,7 +225,7 @@ impl Chair {
                 return Err(format!("entry {index} gives {members:?}, and {next:?}"));
             }
             self.seat.descriptor = next;
-            self.tell_members(around);
+            self.tell_members(index, around);
         } else if !committed.payload.is_empty() {
             let motion = Motion::decode(committed.payload).map_err(|error| error.to_string())?;
             self.stamp_ms = self.stamp_ms.max(motion.stamp_ms);
@@ -256,9 +256,10 @@ impl Chair {
         Ok(())
     }
 
-    fn tell_members(&self, around: &mut Around<'_>) {
+    fn tell_members(&self, index: u64, around: &mut Around<'_>) {
         around.out.facts.push(Fact::Members {
             replica: self.replica.id(),
+            index,
             descriptor: self.seat.descriptor.clone(),
         });
         around.out.is_news = true;
@@ -306,7 +307,7 @@ impl Chair {
             index: head.index,
             digest: hash_of(&[&self.state.encode()]),
         });
-        self.tell_members(around);
+        self.tell_members(head.index, around);
         self.tell_state(around);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   sim --seconds 60 [--from SEED]     new seeds until the time is over; stops at the first failure
+//!       --step 3                       every third (from 0: those with a meta service)
 //!   sim --seed 4711                    that one, twice, with its trace if it fails
 //!       --bug 1..8                     with a planted bug (`Bug::ALL`)
 //!       --elections 1                  with elections all the time
@@ -20,6 +21,7 @@ struct Wanted {
     seconds: Option<u64>,
     seed: Option<u64>,
     from: Option<u64>,
+    step: Option<u64>,
     bug: Option<u64>,
     elections: Option<u64>,
     script: Option<u64>,
@@ -47,6 +49,7 @@ fn wanted() -> Result<Wanted, String> {
             "--seconds" => wanted.seconds = number,
             "--seed" => wanted.seed = number,
             "--from" => wanted.from = number,
+            "--step" => wanted.step = number,
             "--bug" => wanted.bug = number,
             "--elections" => wanted.elections = number,
             "--script" => wanted.script = number,
@@ -111,7 +114,8 @@ fn fresh(wanted: &Wanted) -> ExitCode {
     let began = Instant::now();
     let (mut told, mut seeds) = (0, 0);
     let (mut simulated_us, mut calls, mut elections, mut undecided) = (0, 0, 0, 0);
-    for seed in first.. {
+    let step = wanted.step.unwrap_or(1).max(1) as usize;
+    for seed in (first..).step_by(step) {
         let passed = began.elapsed().as_secs();
         if passed >= seconds {
             break;

@@ -80,9 +80,10 @@ pub enum Fact {
         index: u64,
         digest: u64,
     },
-    /// A replica counts with these members from now on.
+    /// A replica counts with these members from this index on.
     Members {
         replica: u64,
+        index: u64,
         descriptor: Descriptor,
     },
     /// A member of meta has come to this state.
@@ -286,11 +287,12 @@ impl Member {
         done.map_err(|refused| refused.to_string())
     }
 
-    pub(super) fn tell_descriptor(&self, around: &mut Around<'_>) {
+    pub(super) fn tell_descriptor(&self, index: u64, around: &mut Around<'_>) {
         let descriptor = self.seat.descriptor.clone();
         let replica = self.id();
         let fact = Fact::Members {
             replica,
+            index,
             descriptor,
         };
         around.out.facts.push(fact);

@@ -171,8 +171,8 @@ impl Node {
         }
     }
 
-    /// Whether this replica is still on its disk.
-    pub fn keeps(&self, region: u64, replica: u64) -> bool {
+    /// Whether this replica is still on its disk, and knows there that this index is committed.
+    pub fn keeps(&self, region: u64, replica: u64, index: u64) -> bool {
         let seat = match region {
             META_REGION => Minutes::read(&*self.disk.rows)
                 .ok()
@@ -180,7 +180,9 @@ impl Node {
                 .map(|it| it.seat),
             _ => self.places.get(&region).map(|place| place.seat.clone()),
         };
-        !self.is_lost && seat.is_some_and(|seat| seat.replica == replica)
+        !self.is_lost
+            && seat.is_some_and(|seat| seat.replica == replica)
+            && self.disk.log.synced_commit(region) >= index
     }
 
     pub fn leads(&self, region: u64) -> Option<u64> {

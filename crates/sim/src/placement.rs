@@ -13,8 +13,6 @@ use crate::world::World;
 
 /// Voters of every region.
 const WANTED: u64 = 3;
-/// By then the others have written something since.
-const DURABLE_US: u64 = 3_000_000;
 const MOST_MACHINES: usize = 8;
 
 impl World {
@@ -68,10 +66,6 @@ impl World {
     /// two before it had time to mend the first has lost data, and nobody is to blame.
     pub(crate) fn lose(&mut self, machine: u64, for_good: bool) {
         let living = self.nodes.iter().filter(|node| !node.is_lost).count() as u64;
-        // That a change of members is committed is on disk with the next write behind it only.
-        if self.now_us < self.changed_us + DURABLE_US {
-            return;
-        }
         if !self.is_whole() || self.nodes[machine as usize - 1].is_lost {
             return;
         }
@@ -91,15 +85,17 @@ impl World {
         at.wipe(told);
     }
 
-    /// Every region has its voters, and every voter what it ever had.
+    /// Every region has its voters, and every voter what it ever had, the change that made it one
+    /// among it. Between the leader's disk and the others' a change is known to the leader only: lost
+    /// with it, it leaves a majority of the members of before, some of whom were lost already.
     fn is_whole(&self) -> bool {
         (META_REGION..=self.plan.regions).all(|region| {
             let settled = self.descriptors.settled(region, WANTED as usize);
-            settled.is_some_and(|descriptor| {
+            settled.is_some_and(|(descriptor, index)| {
                 descriptor.members.iter().all(|member| {
                     let machine = self.directory.get(&member.replica).copied().unwrap_or(0);
                     let at = self.nodes.iter().find(|node| node.id == machine);
-                    at.is_some_and(|at| at.keeps(region, member.replica))
+                    at.is_some_and(|at| at.keeps(region, member.replica, index))
                 })
             })
         })

@@ -50,8 +50,6 @@ pub struct World {
     agree: Agree,
     terms: Terms,
     pub(crate) descriptors: Descriptors,
-    /// When members of any region last changed.
-    pub(crate) changed_us: u64,
     pub(crate) is_calm: bool,
     calm_us: u64,
     /// What is still to be read at the end; the first session does it.
@@ -98,7 +96,6 @@ impl World {
             agree: Agree::default(),
             terms: Terms::default(),
             descriptors: Descriptors::default(),
-            changed_us: 0,
             is_calm: false,
             audit: audit.collect(),
             last: BTreeMap::new(),
@@ -545,16 +542,13 @@ impl World {
             }
             Fact::Members {
                 replica,
+                index,
                 descriptor,
             } => {
                 self.say(&[13, replica, descriptor.epoch.members], || {
                     format!("node {node} replica {replica} counts with {descriptor:?}")
                 });
-                let newest = self.descriptors.newest(descriptor.region);
-                if newest.is_none_or(|newest| newest.epoch.is_older_than(&descriptor.epoch)) {
-                    self.changed_us = self.now_us;
-                }
-                self.descriptors.on_members(replica, &descriptor)
+                self.descriptors.on_members(replica, index, &descriptor)
             }
             Fact::Meta {
                 replica,

@@ -11,8 +11,8 @@ use super::Broken;
 pub struct Descriptors {
     /// By region and epoch.
     seen: BTreeMap<(u64, Epoch), Descriptor>,
-    /// By region: the newest anybody counts with.
-    newest: BTreeMap<u64, Descriptor>,
+    /// By region: the newest anybody counts with, and since which index.
+    newest: BTreeMap<u64, (Descriptor, u64)>,
     /// By member of meta and region: where it is.
     meta: BTreeMap<(u64, u64), Epoch>,
     made: BTreeSet<u64>,
@@ -23,8 +23,13 @@ fn broken(what: String) -> Result<(), Broken> {
 }
 
 impl Descriptors {
-    /// A replica counts with these members.
-    pub fn on_members(&mut self, replica: u64, descriptor: &Descriptor) -> Result<(), Broken> {
+    /// A replica counts with these members since this index of its log.
+    pub fn on_members(
+        &mut self,
+        replica: u64,
+        index: u64,
+        descriptor: &Descriptor,
+    ) -> Result<(), Broken> {
         let at = (descriptor.region, descriptor.epoch);
         let first = self.seen.entry(at).or_insert_with(|| descriptor.clone());
         if first != descriptor {
@@ -33,9 +38,9 @@ impl Descriptors {
             ));
         }
         let newest = self.newest.entry(descriptor.region);
-        let newest = newest.or_insert_with(|| descriptor.clone());
-        if newest.epoch.is_older_than(&descriptor.epoch) {
-            *newest = descriptor.clone();
+        let newest = newest.or_insert_with(|| (descriptor.clone(), index));
+        if newest.0.epoch.is_older_than(&descriptor.epoch) {
+            *newest = (descriptor.clone(), index);
         }
         Ok(())
     }
@@ -58,7 +63,8 @@ impl Descriptors {
                 ));
             }
             if before != Some(epoch) {
-                self.on_members(replica, descriptor)?;
+                // Heard from a replica, which has told it before, or founded: in no log.
+                self.on_members(replica, 0, descriptor)?;
             }
         }
         Ok(())
@@ -73,7 +79,7 @@ impl Descriptors {
 
     pub fn on_destroyed(&self, region: u64, replica: u64) -> Result<(), Broken> {
         let newest = self.newest.get(&region);
-        match newest.and_then(|it| it.role_of(replica)) {
+        match newest.and_then(|(it, _)| it.role_of(replica)) {
             Some(role) if role.votes() => {
                 broken(format!("replica {replica} votes and is destroyed"))
             }
@@ -81,17 +87,14 @@ impl Descriptors {
         }
     }
 
-    pub fn newest(&self, region: u64) -> Option<&Descriptor> {
-        self.newest.get(&region)
-    }
-
-    /// The nodes of a region's replicas, if it is whole and nothing of it is changing.
-    pub fn settled(&self, region: u64, wanted: usize) -> Option<&Descriptor> {
-        let descriptor = self.newest.get(&region)?;
+    /// The nodes of a region's replicas, if it is whole and nothing of it is changing; and the index
+    /// of the change that made it so.
+    pub fn settled(&self, region: u64, wanted: usize) -> Option<(&Descriptor, u64)> {
+        let (descriptor, index) = self.newest.get(&region)?;
         let all_vote = |descriptor: &Descriptor| {
             let mut members = descriptor.members.iter();
             members.all(|member| member.role() == Role::Voter)
         };
-        (descriptor.members.len() == wanted && all_vote(descriptor)).then_some(descriptor)
+        (descriptor.members.len() == wanted && all_vote(descriptor)).then_some((descriptor, *index))
     }
 }

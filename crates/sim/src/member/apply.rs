@@ -67,7 +67,7 @@ impl Member {
             self.seat.descriptor = next;
             self.settle(around, true)?;
             digest = Some(self.digest);
-            self.tell_descriptor(around);
+            self.tell_descriptor(index, around);
         } else if around.rng.u32(..4) > 0 {
             self.settle(around, false)?;
             digest = Some(self.digest);

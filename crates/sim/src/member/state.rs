@@ -115,7 +115,7 @@ impl Member {
             index: head.index,
             digest: self.digest,
         });
-        self.tell_descriptor(around);
+        self.tell_descriptor(head.index, around);
         Ok(())
     }
 }
