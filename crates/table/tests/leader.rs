@@ -299,6 +299,37 @@ fn many_changes_one_statement_and_one_at_a_time() {
 }
 
 #[test]
+fn tables_take_turns() {
+    let mut desk = Desk::new(limits());
+    desk.apply(Entry::Schema(schema(3, "main")));
+    let other = |key: u32| RowId {
+        table: 3,
+        ..id(key)
+    };
+    desk.cache((0..20).flat_map(|key| [id(key), other(key)]));
+    for key in 0..20 {
+        desk.apply(set(id(key), 1));
+        desk.apply(set(other(key), 1));
+    }
+    let mut order = Vec::new();
+    for _ in 0..6 {
+        let sent = desk.turn(60);
+        for action in sent {
+            if let Action::Flush {
+                number,
+                table,
+                rows,
+            } = action
+            {
+                order.push(table.id);
+                desk.flushed(number, Ok(vec![Wrote::Written; rows.len()]));
+            }
+        }
+    }
+    assert_eq!(order, [1, 3, 1, 3, 1, 3]);
+}
+
+#[test]
 fn a_poison_row_blocks_nobody() {
     let mut desk = Desk::new(limits());
     desk.cache((0..2).map(id));

@@ -36,6 +36,8 @@ pub struct Writeback {
     confirmed: Vec<Flushed>,
     /// Numbers of statements and of places in queues.
     next: u64,
+    /// The table whose turn it is: one that always has something must not keep the others waiting.
+    first: u32,
     flying_rows: usize,
     flushes: u64,
     flushed: u64,
@@ -170,7 +172,9 @@ impl Writeback {
         if !lease_is_ours {
             return;
         }
-        let tables: Vec<u32> = self.queues.keys().copied().collect();
+        let mut tables: Vec<u32> = self.queues.keys().copied().collect();
+        let turned = tables.partition_point(|table| *table < self.first);
+        tables.rotate_left(turned);
         for id in tables {
             let Some(table) = rows.table(id) else {
                 continue;
@@ -179,6 +183,7 @@ impl Writeback {
                 let batch = self.take(limits, rows, table);
                 if !batch.is_empty() {
                     self.send(table, batch, now, out);
+                    self.first = id.saturating_add(1);
                 }
             }
         }
