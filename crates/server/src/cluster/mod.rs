@@ -102,15 +102,6 @@ impl Cluster {
         }
     }
 
-    /// A replica here knows who leads its region.
-    pub fn on_leader(&self, region: u64, replica: u64, term: u64) {
-        self.routes.rcu(|routes| {
-            let mut next = Routes::clone(routes);
-            next.on_leader(region, replica, term);
-            next
-        });
-    }
-
     /// A replica here has lost its region, or knows who leads it now.
     fn set_lost(&self, place: RegionId, is_lost: bool) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
