@@ -187,6 +187,10 @@ impl Replica {
             self.reads.confirmed.push(Confirmed { number, index });
         }
         for (to, context) in round.for_whom.asking {
+            // It may not have heard yet that so much is committed.
+            if self.node.raft.prs().get(to).is_some() {
+                self.node.raft.send_append(to);
+            }
             let mut answer = self.read_message(MessageType::MsgReadIndexResp, to, context);
             answer.index = index;
             self.released.push(answer);

@@ -46,6 +46,9 @@ impl Replica {
             // empty one without looking where it points (0.7, `is_continuous_ents`): after a
             // rejection in the same turn that is a message with a hole, which panics its receiver.
             batch_append: false,
+            // Followers hear of the commit with the next entries or the next heartbeat, and before the
+            // answer to a question of theirs (`read`): half of the messages of a busy region.
+            skip_bcast_commit: true,
             max_uncommitted_size: config.max_uncommitted_bytes.max(1 << 20) as u64,
             max_committed_size_per_ready: config.batch_bytes as u64,
             ..Config::default()

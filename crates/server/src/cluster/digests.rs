@@ -90,7 +90,7 @@ impl Core {
             })
         };
         self.drive(place);
-        self.flush_outbox();
+        self.end_turn();
         asked
     }
 

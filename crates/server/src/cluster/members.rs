@@ -80,7 +80,7 @@ impl Core {
             lead(replica, action).ok_or("not for a leader")?
         };
         self.drive(place);
-        self.flush_outbox();
+        self.end_turn();
         match done {
             Ok(()) | Err(Refused::Busy) => Ok(()),
             Err(refused) => Err(refused.to_string()),
@@ -158,7 +158,7 @@ impl Core {
             }
         }
         woken.into_iter().for_each(|id| self.drive(id));
-        self.flush_outbox();
+        self.end_turn();
     }
 }
 

@@ -106,7 +106,6 @@ impl Core {
             self.compose(id);
             self.drive(id);
         }
-        self.flush_outbox();
     }
 
     fn step(&self, id: RegionId, from: NodeId, bytes: Bytes) {
@@ -161,7 +160,7 @@ impl Core {
                 self.step(id, from, bytes);
             }
             self.drive(id);
-            self.flush_outbox();
+            self.end_turn();
         }
     }
 
@@ -200,7 +199,7 @@ impl Core {
             self.compose(id);
         }
         self.grant_next();
-        self.flush_outbox();
+        self.end_turn();
     }
 
     /// Sends what was gathered.

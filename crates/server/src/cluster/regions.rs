@@ -177,7 +177,7 @@ impl Core {
         }
         self.home.borrow_mut().add(region);
         self.drive(id);
-        self.flush_outbox();
+        self.end_turn();
     }
 
     /// A replica leaves. Answers false while it is lent: ask again; and if the order was made before

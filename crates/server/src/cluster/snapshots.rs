@@ -284,7 +284,7 @@ impl Core {
         }
         drop(home);
         self.drive(place);
-        self.flush_outbox();
+        self.end_turn();
     }
 }
 

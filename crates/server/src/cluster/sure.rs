@@ -116,7 +116,7 @@ impl Core {
                 }
             }
             self.drive(id);
-            self.flush_outbox();
+            self.end_turn();
             match tokio::time::timeout_at(until.into(), ticket).await {
                 Ok(Answer::Sure(true)) => return Ok(()),
                 Ok(_) => {}
@@ -147,6 +147,6 @@ impl Core {
                 self.drive(id);
             }
         }
-        self.flush_outbox();
+        self.end_turn();
     }
 }

@@ -29,6 +29,9 @@ impl Core {
                     None => break,
                 }
             }
+            if self.shared.durable.is_some() {
+                self.end_turn();
+            }
             if self.is_stopping() {
                 return Poll::Ready(());
             }
@@ -81,9 +84,13 @@ impl Core {
             Message::Logged {
                 numbers,
                 ticket,
+                is_ours,
                 ok,
             } => {
                 self.shared.mailboxes[self.id].on_log();
+                if is_ours {
+                    self.note_written();
+                }
                 self.unheard.set(self.unheard.get() + 1);
                 match ticket {
                     Some(ticket) => {

@@ -82,6 +82,8 @@ pub enum Message {
     Logged {
         numbers: Vec<(RegionId, u64)>,
         ticket: Option<usize>,
+        /// Entries that this core proposed were among them ([`crate::durable::Leaving`]).
+        is_ours: bool,
         ok: bool,
     },
     /// A reader has fetched the rows of a key.

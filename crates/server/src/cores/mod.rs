@@ -80,6 +80,8 @@ pub struct Core {
     pub(crate) logged: RefCell<Vec<RegionId>>,
     /// Regions for whose next entry something waits.
     pub(crate) turns: RefCell<Vec<RegionId>>,
+    /// What leaves at the end of a turn; see `durable::leaving`.
+    pub(crate) leaving: RefCell<crate::durable::Leaving>,
     /// Commands on held regions of a durable node; see `durable::together`.
     pub(crate) wide: crate::durable::Line,
     /// Messages for peers, gathered until the end of a turn, and those of peers for regions that are
@@ -126,6 +128,7 @@ impl Core {
             compose_asked: Cell::new(true),
             logged: RefCell::default(),
             turns: RefCell::default(),
+            leaving: RefCell::default(),
             wide: crate::durable::Line::default(),
             outbox: RefCell::default(),
             parked: RefCell::default(),

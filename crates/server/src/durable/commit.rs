@@ -21,7 +21,6 @@ use replica::entry::rows_payload;
 use resp::{Args, Reply};
 
 use super::keys::each_key;
-use super::log;
 use crate::cores::{Again, Answer, Call, Core, Held, Ran, Region, Ticket};
 
 const BUSY: Duration = Duration::from_millis(1);
@@ -223,7 +222,7 @@ impl Held {
         }
         let ticket = Ticket::new(&core);
         let numbers: Vec<u64> = writes.iter().map(|write| write.number).collect();
-        log(&core, places, writes, Some(ticket.number()));
+        core.log(places, writes, Some(ticket.number()), false);
         let Answer::Logged(ok) = ticket.await else {
             return Err(Refusal::new("ERR internal error"));
         };

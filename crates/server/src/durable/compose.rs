@@ -25,7 +25,7 @@ use replica::entry::EntryWriter;
 use resp::Args;
 
 use super::member::Serve;
-use super::{Fate, Flight, log};
+use super::{Fate, Flight};
 use crate::cores::{BatchBox, Core, Home, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
@@ -72,12 +72,19 @@ impl Core {
         while !self.is_stopping() {
             poll_fn(|cx| {
                 *self.composer.borrow_mut() = Some(cx.waker().clone());
-                match self.compose_asked.take() || self.is_stopping() {
+                match self.compose_asked.get()
+                    || self.is_end_of_turn_asked()
+                    || self.is_stopping()
+                {
                     true => Poll::Ready(()),
                     false => Poll::Pending,
                 }
             })
             .await;
+            if !self.compose_asked.take() {
+                self.end_turn();
+                continue;
+            }
             if !self.logged.borrow().is_empty() {
                 // What clients have sent meanwhile is read first: it shares the sync.
                 tokio::task::yield_now().await;
@@ -85,10 +92,13 @@ impl Core {
             self.begin_batch();
             self.compose_home();
             let logged = std::mem::take(&mut *self.logged.borrow_mut());
+            if !logged.is_empty() {
+                self.end_turn(); // the disk has work while the former entries are applied
+            }
             for id in logged {
                 self.drive(id);
             }
-            self.flush_outbox();
+            self.end_turn();
             self.tell_heard();
         }
     }
@@ -105,10 +115,10 @@ impl Core {
         }
     }
 
-    /// Makes entries of what waits for a region, unless somebody waits to borrow it: then what is
-    /// on its way is finished first.
+    /// Makes entries of what waits for a region, unless entries of this core are on their way
+    /// ([`super::leaving`]), or somebody waits to borrow it: then what is on its way is finished first.
     pub(crate) fn compose(self: &Rc<Self>, id: RegionId) {
-        self.compose_unless(id, |home| home.is_wanted(id));
+        self.compose_unless(id, |home| self.is_writing() || home.is_wanted(id));
     }
 
     /// Makes an entry of what waits for a region, before whoever waits to borrow it.
@@ -326,7 +336,7 @@ impl Core {
     /// Passes on what a region's replica has to say, and applies what is committed.
     pub(crate) fn drive(self: &Rc<Self>, id: RegionId) {
         loop {
-            let (write, fetch, turned) = {
+            let (write, is_ours, fetch, turned) = {
                 let mut home = self.home.borrow_mut();
                 let Some(region) = home.region_mut(id) else {
                     return;
@@ -341,15 +351,16 @@ impl Core {
                 member.replica.ready(&mut ready);
                 member.committed.extend(ready.committed.drain(..));
                 let (write, fetch) = (ready.write.take(), ready.fetch.take());
+                let is_ours = member.replica.is_leader();
                 let has_peers = member.peers.is_some();
                 let turned = has_peers.then(|| self.on_peer_ready(region, &mut ready));
                 if let Some(member) = region.member.as_deref_mut() {
                     member.ready = ready;
                 }
-                (write, fetch, turned)
+                (write, is_ours, fetch, turned)
             };
             if let Some(write) = write {
-                log(self, vec![id], vec![write], None);
+                self.gather_write(id, write, is_ours);
             }
             if let Some(fetch) = fetch {
                 self.fetch_entries(id, fetch);
@@ -357,6 +368,7 @@ impl Core {
             if let Some(turned) = turned {
                 self.after_ready(id, turned);
             }
+            self.ask_end_of_turn();
         }
         self.apply(id);
     }
@@ -401,7 +413,6 @@ impl Core {
             return self.fail_region(id);
         }
         self.drive(id);
-        self.flush_outbox();
     }
 
     /// The writer has words for regions of this core.
@@ -423,7 +434,6 @@ impl Core {
             if self.is_led_elsewhere(id) {
                 // Its leader waits for the word that it is here, and nobody sends us more.
                 self.drive(id);
-                self.flush_outbox();
                 continue;
             }
             self.logged.borrow_mut().push(id);

@@ -29,6 +29,7 @@ mod feed;
 mod flight;
 mod keep;
 mod keys;
+mod leaving;
 mod load;
 mod member;
 mod payload;
@@ -53,13 +54,14 @@ pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
 pub use keep::{Fate, Keep, in_doubt, open_space, try_again};
+pub use leaving::Leaving;
 pub use member::{Flight, Member, Unwritten};
 pub use payload::{Brought, run_payload};
 pub use progress::Progress;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
 pub use writer::{Job, LogSync, LogWriter};
 
-use crate::cores::{Core, Message, RegionId};
+use crate::cores::RegionId;
 use readers::Readers;
 
 /// Where a durable node keeps its data, given by whoever starts it.
@@ -161,48 +163,6 @@ impl Durable {
     pub fn is_failed(&self) -> bool {
         self.failed.get().is_some()
     }
-}
-
-/// Sends log writes of the regions at `places` to the writer; the core hears of it when they are on
-/// disk.
-fn log(core: &Core, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: Option<usize>) {
-    let (shared, heard) = (&core.shared, core.unheard.take());
-    let Some(durable) = &shared.durable else {
-        return;
-    };
-    let bytes: usize = writes
-        .iter()
-        .flat_map(|w| &w.entries)
-        .map(|e| e.data.len())
-        .sum();
-    durable
-        .logged_bytes
-        .fetch_add(bytes as u64, Ordering::Relaxed);
-    let (home, core) = (shared.clone(), core.id);
-    if let Some(mailbox) = home.mailboxes.get(core) {
-        mailbox.await_log();
-    }
-    durable.writer.send(Job {
-        writes,
-        done: Box::new(move |writes, result| {
-            if let (Err(error), Some(durable)) = (&result, &home.durable) {
-                durable.fail(error);
-            }
-            let numbers = places
-                .iter()
-                .zip(&writes)
-                .map(|(&place, write)| (place, write.number))
-                .collect();
-            if let Some(mailbox) = home.mailboxes.get(core) {
-                mailbox.send(Message::Logged {
-                    numbers,
-                    ticket,
-                    ok: result.is_ok(),
-                });
-            }
-        }),
-        heard,
-    });
 }
 
 /// The log's name of a region of a node that is alone: they count from one, zero is the meta
