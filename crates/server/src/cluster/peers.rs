@@ -273,7 +273,20 @@ impl Core {
         turned
     }
 
-    /// Tells those who wait what a `Ready`, or an applied entry, means for them.
+    /// Entries may have been applied that somebody waits for in order to read.
+    pub(crate) fn serve_waiting_reads(self: &Rc<Self>, id: RegionId) {
+        let is_confirmed = {
+            let mut home = self.home.borrow_mut();
+            let member = home.region_mut(id).and_then(|r| r.member.as_deref());
+            let peers = member.and_then(|member| member.peers.as_deref());
+            peers.is_some_and(|peers| !peers.confirmed.is_empty())
+        };
+        if is_confirmed {
+            self.after_ready(id, Turned::default());
+        }
+    }
+
+    /// Tells those who wait what a `Ready`, or applied entries, mean for them.
     pub(crate) fn after_ready(self: &Rc<Self>, id: RegionId, mut turned: Turned) {
         {
             let mut home = self.home.borrow_mut();
