@@ -24,6 +24,9 @@ impl Node {
 
 /// Starts a node, or says in one line why not.
 pub fn start(settings: Settings) -> Result<Node, String> {
+    if settings.sched_batch {
+        server::schedule_as_batch();
+    }
     match settings.engine {
         Engine::Memory if settings.import.is_some() => Err(
             "--import: the engine memory reads --dbfilename in --dir at every start; put the file there"

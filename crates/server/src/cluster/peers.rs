@@ -103,7 +103,6 @@ impl Core {
             self.step(id, from, bytes);
         }
         for id in touched {
-            self.compose(id);
             self.drive(id);
         }
     }

@@ -13,6 +13,7 @@
 //! borrowed for moments only, never across an `await`.
 
 mod batch;
+mod cpu;
 mod evict;
 mod inbox;
 mod kept;
@@ -40,6 +41,7 @@ use meta::wire::ReplicaReport;
 use resp::Args;
 
 pub use batch::{Batch, BatchBox};
+pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
 pub use kept::Kept;
 pub use lend::{Held, Home};

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use keyspace::{Keyspace, rdb};
 use tokio::net::TcpStream;
 
+use super::cpu::pin_to_cpu;
 use super::mailbox::Message;
 use super::{Core, CoreId, Home, Map, Region};
 use crate::Commands;
@@ -129,7 +130,9 @@ pub(crate) fn serve(
     let listen = |settings: &Settings| listener::listen(settings).map_err(StartError::Listen);
     let (listeners, port) = listen(&shared.settings.current())?;
     shared.port.store(port, Ordering::Relaxed);
-    let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) >= listeners.len();
+    // A node with fewer cores than CPUs may not be alone here: several that all chose the first CPU
+    // would share it, and leave the others idle.
+    let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) == listeners.len();
     let mut threads = Vec::new();
     for (id, (listeners, home)) in listeners.into_iter().zip(homes).enumerate() {
         let shared = shared.clone();
@@ -342,25 +345,4 @@ fn on_connection(core: &Rc<Core>, stream: TcpStream) {
     core.stats().connections.add(1);
     listener::prepare(&stream, settings.tcp_keepalive_seconds);
     tokio::task::spawn_local(session::serve(core.clone(), stream));
-}
-
-/// Keeps the thread on one CPU of those the process may use. Failure costs speed only.
-fn pin_to_cpu(nth: usize) {
-    // SAFETY: the set is plain data that the calls fill and read within its size; the macros of
-    // libc index it below CPU_SETSIZE only.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        let size = size_of::<libc::cpu_set_t>();
-        if libc::sched_getaffinity(0, size, &mut allowed) != 0 {
-            return;
-        }
-        let cpu = (0..libc::CPU_SETSIZE as usize)
-            .filter(|&cpu| libc::CPU_ISSET(cpu, &allowed))
-            .nth(nth);
-        if let Some(cpu) = cpu {
-            let mut only: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(cpu, &mut only);
-            libc::sched_setaffinity(0, size, &only);
-        }
-    }
 }

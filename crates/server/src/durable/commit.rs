@@ -222,7 +222,7 @@ impl Held {
         }
         let ticket = Ticket::new(&core);
         let numbers: Vec<u64> = writes.iter().map(|write| write.number).collect();
-        core.log(places, writes, Some(ticket.number()), false);
+        core.log_held(places, writes, ticket.number());
         let Answer::Logged(ok) = ticket.await else {
             return Err(Refusal::new("ERR internal error"));
         };

@@ -72,9 +72,7 @@ impl Core {
         while !self.is_stopping() {
             poll_fn(|cx| {
                 *self.composer.borrow_mut() = Some(cx.waker().clone());
-                match self.compose_asked.get()
-                    || self.is_end_of_turn_asked()
-                    || self.is_stopping()
+                match self.compose_asked.get() || self.is_end_of_turn_asked() || self.is_stopping()
                 {
                     true => Poll::Ready(()),
                     false => Poll::Pending,

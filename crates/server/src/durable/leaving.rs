@@ -62,7 +62,8 @@ impl Core {
             let is_ours = std::mem::take(&mut leaving.is_ours);
             leaving.jobs_of_ours += usize::from(is_ours);
             let places = std::mem::take(&mut leaving.places);
-            (places, std::mem::take(&mut leaving.writes), is_ours)
+            let writes = std::mem::take(&mut leaving.writes);
+            (places, writes, is_ours)
         };
         if !writes.is_empty() {
             self.log(places, writes, None, is_ours);
@@ -81,9 +82,14 @@ impl Core {
         leaving.jobs_of_ours = leaving.jobs_of_ours.saturating_sub(1);
     }
 
+    /// Log writes of held regions; the ticket hears of it when they are on disk.
+    pub(super) fn log_held(&self, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: usize) {
+        self.log(places, writes, Some(ticket), false);
+    }
+
     /// Sends log writes of the regions at `places` to the writer; the core hears of it when they are
     /// on disk.
-    pub(super) fn log(
+    fn log(
         &self,
         places: Vec<RegionId>,
         writes: Vec<LogWrite>,

@@ -104,6 +104,15 @@ pub const ALL: &[Setting] = &[
         ),
         Change::Start,
     ),
+    change(
+        row(
+            "sched-batch",
+            Kind::Bool,
+            "yes",
+            "Threads that are woken do not preempt others (SCHED_BATCH): less CPU per command on busy machines. Turn it off if other programs keep the CPUs busy and latency counts more.",
+        ),
+        Change::Start,
+    ),
     flag(
         change(
             row("port", int(1, 65535), "6379", "TCP port for Redis clients."),

@@ -39,6 +39,7 @@ pub struct Settings {
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
+    pub sched_batch: bool,
     pub redis_port: u16,
     /// Addresses listened on; a leading `-` makes a failure to bind harmless.
     pub bind: Vec<String>,
@@ -159,6 +160,7 @@ impl Default for Settings {
             cluster: ClusterSettings::default(),
             import: None,
             num_shards: 0,
+            sched_batch: true,
             redis_port: 0,
             bind: Vec::new(),
             tcp_backlog: 0,
@@ -253,6 +255,7 @@ impl Settings {
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
+        self.sched_batch = self.flag("sched-batch");
         self.num_shards = match self.int("num-shards") {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n as usize,
