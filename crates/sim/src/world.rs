@@ -1,6 +1,8 @@
 //! The world: nodes, network, sessions and checkers, and the loop that lets one thing happen after
 //! the other. Everything follows from the plan, and the plan from its seed.
 
+mod facts;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -9,12 +11,12 @@ use meta::wire::Create;
 use replica::SnapshotHead;
 use server::cluster::seats::Seat;
 
-use crate::check::{Broken, agree::Agree, descriptors::Descriptors, serving, terms::Terms};
+use crate::check::{Broken, agree::Agree, descriptors::Descriptors, terms::Terms};
 use crate::client::{Answer, Session, key};
 use crate::desk::Desk;
 use crate::event::Event;
 use crate::history::History;
-use crate::member::{Effects, Fact, Files};
+use crate::member::{Effects, Files};
 use crate::network::Network;
 use crate::node::{Node, Place, Status, TICK_US};
 use crate::plan::Plan;
@@ -489,110 +491,6 @@ impl World {
         self.say(&[104, node], || format!("node {node} stops: {failure}"));
         let rest_us = self.nemesis.u64(100_000..2_000_000);
         self.crash(node, rest_us);
-    }
-
-    fn on_fact(&mut self, node: u64, fact: Fact) {
-        let checked = match fact {
-            Fact::Started {
-                region,
-                replica,
-                applied,
-            } => {
-                self.agree.on_started(region, replica, applied);
-                if region == META_REGION {
-                    self.descriptors.on_started(replica);
-                }
-                self.say(&[2, region, replica, applied], || {
-                    format!("node {node} replica {replica} begins behind {applied}")
-                });
-                Ok(())
-            }
-            Fact::Leads {
-                region,
-                replica,
-                term,
-            } => {
-                self.say(&[3, region, replica, term], || {
-                    format!("node {node} replica {replica} leads region {region} in term {term}")
-                });
-                self.terms.on_leads(region, term, replica)
-            }
-            Fact::Applied(applied) => {
-                let digest = applied.digest.unwrap_or(0);
-                let words = [4, applied.replica, applied.index, applied.term, digest];
-                self.say(&words, || {
-                    format!(
-                        "node {node} replica {} applied {} of term {}: state {digest:016x}",
-                        applied.replica, applied.index, applied.term
-                    )
-                });
-                self.agree.on_applied(applied)
-            }
-            Fact::Installed {
-                region,
-                replica,
-                index,
-                digest,
-            } => {
-                self.say(&[9, replica, index, digest], || {
-                    format!("node {node} replica {replica} installed {index}: state {digest:016x}")
-                });
-                self.installs += 1;
-                self.agree.on_installed(region, replica, index, digest)
-            }
-            Fact::Members {
-                replica,
-                index,
-                descriptor,
-            } => {
-                self.say(&[13, replica, descriptor.epoch.members], || {
-                    format!("node {node} replica {replica} counts with {descriptor:?}")
-                });
-                self.descriptors.on_members(replica, index, &descriptor)
-            }
-            Fact::Meta {
-                replica,
-                descriptors,
-            } => self.descriptors.on_meta(replica, &descriptors),
-            Fact::Made { region, replica } => {
-                self.say(&[14, node, region, replica], || {
-                    format!("node {node} makes replica {replica} of region {region}")
-                });
-                self.directory.insert(replica, node);
-                self.made += 1;
-                let is_new = node > self.plan.nodes && region != META_REGION;
-                self.made_on_new += usize::from(is_new);
-                self.descriptors.on_made(replica)
-            }
-            Fact::Destroyed { region, replica } => {
-                self.say(&[15, node, region, replica], || {
-                    format!("node {node} destroys replica {replica} of region {region}")
-                });
-                self.descriptors.on_destroyed(region, replica)
-            }
-        };
-        if let Err(broken) = checked {
-            self.fail(broken);
-        }
-    }
-
-    fn check_leases(&mut self) {
-        for region in META_REGION..=self.plan.regions {
-            let up = self.nodes.iter().filter(|node| node.status == Status::Up);
-            let holders = up.filter_map(|node| {
-                let now_ms = node.now_ms(self.now_us);
-                if region == META_REGION {
-                    let chair = node.chair.as_ref()?;
-                    return Some((chair.replica.id(), chair.lease(now_ms)?));
-                }
-                let member = node.members.get(&region)?;
-                Some((member.id(), member.lease(now_ms)?))
-            });
-            let holders: Vec<_> = holders.collect();
-            if let Err(broken) = serving::check(region, &holders) {
-                self.fail(broken);
-            }
-        }
     }
 
     /// The node that leads a region in the latest term.
