@@ -2,6 +2,8 @@
 //!
 //! Each session also runs on `redis-server`, which shows that the session itself is right.
 
+#[path = "clients/installed.rs"]
+mod installed;
 mod process;
 #[path = "clients/redis_rs.rs"]
 mod redis_rs;
@@ -9,9 +11,10 @@ mod trio;
 #[path = "transcript/wire.rs"]
 mod wire;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use installed::{cache, is_installed};
 use process::Server;
 use trio::Trio;
 
@@ -88,21 +91,6 @@ fn cluster_session(script: &str, program: &Path, client: &Path) {
     }
 }
 
-fn is_installed(client: &Path) -> bool {
-    if !client.exists() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "{} is missing and CI is set: `make test` installs it",
-            client.display()
-        );
-        eprintln!(
-            "SKIPPED: {} is missing; `make test` installs it",
-            client.display()
-        );
-    }
-    client.exists()
-}
-
 fn run(script: &str, program: &Path, arguments: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients");
     let output = Command::new(program)
@@ -118,14 +106,4 @@ fn run(script: &str, program: &Path, arguments: &[&str]) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// Where `scripts/install` puts the clients.
-fn cache() -> PathBuf {
-    if let Some(cache) = std::env::var_os("NEOKV_CACHE") {
-        return cache.into();
-    }
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-    base.unwrap_or_else(home).join("neokv")
 }

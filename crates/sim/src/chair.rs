@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use base::cluster::{Descriptor, Epoch, META_REGION, Member as SeatOf, NodeId, Role};
+use base::cluster::{Descriptor, META_REGION, NodeId};
 use keyspace::rows::{Changes, Family, RowStore};
 use meta::leader::{Leader, join_answer, join_elsewhere, not_leader};
 use meta::limits::Limits;
 use meta::state::{Change, Command, Found, Outcome, State};
 use meta::wire::{Action, Order, ReplicaReport};
 use prost::Message as _;
-use replica::{Committed, FOUNDED, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
+use replica::{Committed, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
 use server::cluster::seats::{Seat, members_of, put_gone, with_members};
 use server::cluster::{Minutes, Motion, Newcomers, lead, report_of_replica};
 
@@ -57,21 +57,6 @@ pub struct Chair {
     asked: BTreeMap<u64, (u64, Asked)>,
     ready: Ready,
     pub has_left: bool,
-}
-
-/// The first member of meta, before anything.
-pub fn first_minutes() -> Minutes {
-    Minutes::found(Seat {
-        descriptor: Descriptor {
-            region: META_REGION,
-            epoch: Epoch::FIRST,
-            segments: Vec::new(),
-            members: vec![SeatOf::new(1, 1, Role::Voter)],
-        },
-        replica: 1,
-        snapshot_index: FOUNDED.index,
-        snapshot_term: FOUNDED.term,
-    })
 }
 
 fn descriptors_of(state: &State) -> Vec<Descriptor> {

@@ -16,7 +16,7 @@ use server::cluster::seats::{self, Identity, Seat};
 use server::cluster::{Minutes, report_of_replica};
 
 use crate::bugs::Bug;
-use crate::chair::{Chair, Setup, first_minutes};
+use crate::chair::{Chair, Setup};
 use crate::member::{Effects, Fact};
 use crate::node::{Node, Place};
 
@@ -182,7 +182,7 @@ impl Node {
             join,
         });
         let _ = desk.identity.keep(&*self.disk.rows);
-        let _ = first_minutes().keep(&*self.disk.rows);
+        let _ = Minutes::of_founder().keep(&*self.disk.rows);
         self.disk.flush();
     }
 

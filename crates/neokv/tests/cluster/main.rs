@@ -19,6 +19,8 @@ mod client;
 mod dice;
 mod failover;
 mod full_disk;
+#[path = "../clients/installed.rs"]
+mod installed;
 mod kill;
 mod network;
 mod nodes;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use base::cluster::{META_REGION, NodeId, ReplicaId};
+use base::cluster::{Descriptor, Epoch, META_REGION, Member as SeatOf, NodeId, ReplicaId, Role};
 use bytes::Bytes;
 use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier};
 use meta::leader::Leader;
@@ -65,6 +65,22 @@ impl Minutes {
             applied_term: 0,
             state: Bytes::new(),
         }
+    }
+
+    /// Of the founder of a cluster, node 1: the only member.
+    pub fn of_founder() -> Minutes {
+        let mut seat = Seat {
+            descriptor: Descriptor {
+                region: META_REGION,
+                epoch: Epoch::FIRST,
+                segments: Vec::new(),
+                members: vec![SeatOf::new(1, 1, Role::Voter)],
+            },
+            replica: 1,
+            ..Seat::default()
+        };
+        seat.set_snapshot(FOUNDED);
+        Minutes::found(seat)
     }
 
     pub fn read(rows: &dyn RowSource) -> Result<Option<Minutes>, String> {

@@ -13,17 +13,16 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use base::cluster::{Descriptor, Epoch, META_REGION, Member as SeatOf, Role};
+use base::cluster::META_REGION;
 use bytes::Bytes;
 use keyspace::rows::RowStore;
 use meta::wire::{Address, Join, Profile};
-use replica::FOUNDED;
 use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
 
 use super::chair::{self, Minutes, Word};
 use super::node::{Node, Nudge, ask_to_join};
 use super::regions::{self, MOST_PLACES, Pace, Task};
-use super::seats::{self, Identity, Seat};
+use super::seats::{self, Identity};
 use super::snapshots;
 use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
 use crate::cores::{Home, Map, Message, Places, Region, Server, StartError, serve};
@@ -176,18 +175,7 @@ fn identify(settings: &Settings, rows: &dyn RowStore) -> Result<(Identity, bool)
         identity.cluster = random_seed() | 1;
         identity.node = 1;
         is_founder = true;
-        let seat = Seat {
-            descriptor: Descriptor {
-                region: META_REGION,
-                epoch: Epoch::FIRST,
-                segments: Vec::new(),
-                members: vec![SeatOf::new(1, 1, Role::Voter)],
-            },
-            replica: 1,
-            snapshot_index: FOUNDED.index,
-            snapshot_term: FOUNDED.term,
-        };
-        Minutes::found(seat).keep(rows)?;
+        Minutes::of_founder().keep(rows)?;
     } else if is_new && settings.cluster.join.is_empty() {
         return Err("a new cluster node needs --cluster-init or --join".into());
     } else if !is_new && identity.cluster == 0 && settings.cluster.init {

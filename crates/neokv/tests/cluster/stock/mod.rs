@@ -28,6 +28,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::client::{Fate, text};
+use crate::installed::{cache, is_installed};
 use crate::nodes::{Cluster, key_in};
 use crate::verify;
 use crate::wire::Value;
@@ -254,29 +255,4 @@ fn members(cluster: &Cluster, key: &str) -> BTreeSet<String> {
         }
     });
     found
-}
-
-fn is_installed(client: &Path) -> bool {
-    if !client.exists() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "{} is missing and CI is set: `make test` installs it",
-            client.display()
-        );
-        eprintln!(
-            "SKIPPED: {} is missing; `make test` installs it",
-            client.display()
-        );
-    }
-    client.exists()
-}
-
-/// Where `scripts/install` puts the clients.
-fn cache() -> PathBuf {
-    if let Some(cache) = std::env::var_os("NEOKV_CACHE") {
-        return cache.into();
-    }
-    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-    base.unwrap_or_else(home).join("neokv")
 }
