@@ -90,7 +90,7 @@ impl Stock {
             running: Running::Thread(stopped, Some(work.start())),
             lines,
         });
-        stock.until_written("the start", Duration::from_secs(20));
+        stock.until_written("the start", Duration::from_secs(60));
         stock
     }
 
