@@ -25,6 +25,7 @@ mod memory;
 pub mod rdb;
 pub mod rows;
 mod space;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -37,6 +38,7 @@ pub use effects::Effect;
 pub use kind::Kind;
 pub use memory::{Garbage, SaveEntry};
 pub use space::{DueKey, Keyspace, Router};
+pub use tables::{Kicked, RowRef};
 pub use tuning::{EvictionPolicy, Tuning};
 pub use txn::{Expire, Txn};
 pub use view::{CURSOR_BITS, Owned, Value, ValueRef, View};

@@ -16,6 +16,7 @@ use crate::memory::entry::{Birth, Entry, EntryRef};
 use crate::memory::table::Position;
 use crate::memory::{Pool, Snapshot};
 use crate::rows::{Durable, VOID};
+use crate::tables::Tables;
 use crate::{Effect, Garbage, Tuning, ValueRef};
 
 /// Values of more elements are freed away from the command path.
@@ -57,6 +58,8 @@ pub struct Keyspace {
     told_ms: u64,
     /// If its data are in rows and memory is their cache.
     pub(crate) durable: Option<Box<Durable>>,
+    /// Rows of SQL tables; `None` as long as no table was declared.
+    pub(crate) tables: Option<Box<Tables>>,
 }
 
 impl Keyspace {
@@ -78,6 +81,7 @@ impl Keyspace {
             evicted: 0,
             told_ms: 0,
             durable: None,
+            tables: None,
         }
     }
 

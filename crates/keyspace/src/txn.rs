@@ -48,6 +48,22 @@ impl<'a> Txn<'a> {
         Txn { view }
     }
 
+    /// The region that has a key.
+    pub(crate) fn space_mut(&mut self, key: &[u8]) -> &mut Keyspace {
+        match &mut self.view.parts {
+            Parts::One(space) => space,
+            Parts::Many { spaces, router } => &mut *spaces[router.position(key)],
+        }
+    }
+
+    /// The only region, or the first: what names no key runs on one.
+    pub(crate) fn any_space_mut(&mut self) -> Option<&mut Keyspace> {
+        match &mut self.view.parts {
+            Parts::One(space) => Some(space),
+            Parts::Many { spaces, .. } => spaces.first_mut().map(|space| &mut **space),
+        }
+    }
+
     /// Looks a key up to change it; one whose time has come is removed first.
     #[inline]
     fn target(&mut self, key: &[u8]) -> Target<'_> {

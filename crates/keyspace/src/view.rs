@@ -149,7 +149,7 @@ impl<'a> View<'a> {
     }
 
     #[inline]
-    fn space(&self, key: &[u8]) -> &Keyspace {
+    pub(crate) fn space(&self, key: &[u8]) -> &Keyspace {
         match &self.parts {
             Parts::One(space) => space,
             Parts::Many { spaces, router } => spaces[router.position(key)],

@@ -11,13 +11,13 @@ use std::process::Command;
 const MAY_SEE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("resp", &["base"]),
-    ("keyspace", &["base"]),
+    ("table", &["base"]),
+    ("keyspace", &["base", "table"]),
     ("command", &["base", "resp", "keyspace"]),
     ("replica", &["base"]),
     ("meta", &["base"]),
     ("rocks", &["base", "keyspace", "replica"]),
     ("transport", &["base"]),
-    ("table", &["base"]),
     ("sqldb", &["base", "table"]),
     (
         "server",

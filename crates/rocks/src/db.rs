@@ -30,7 +30,7 @@ impl Db {
             // for its own life only. Moving `db` does not move the map's entries.
             Ok(unsafe { &*std::ptr::from_ref(family) })
         };
-        let [metadata, data, score, expiry, info, feed] = Family::ALL;
+        let [metadata, data, score, expiry, info, feed, tables] = Family::ALL;
         Ok(Db {
             families: [
                 find(metadata.name())?,
@@ -39,6 +39,7 @@ impl Db {
                 find(expiry.name())?,
                 find(info.name())?,
                 find(feed.name())?,
+                find(tables.name())?,
             ],
             db,
         })

@@ -6,6 +6,7 @@
 //!   data               x          x             x          8 KiB     level
 //!   redis_zset_score   x          x             -          8 KiB     level   (only ranges are read)
 //!   redis_expiry       x          x             -          8 KiB     level   (only ranges are read)
+//!   table_rows         x          x             -          8 KiB     level   (only ranges are read)
 //!   metainfo           -          -             -          4 KiB     level   (few rows)
 //!   bin_log            -          -             -          8 KiB     FIFO, size-capped
 //! ```

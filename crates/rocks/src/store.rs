@@ -36,11 +36,12 @@ use crate::{OpenError, StoreSettings};
 const BATCH_KEPT_BYTES: usize = 16 << 20;
 
 /// Families whose rows begin with home and index id.
-pub(crate) const ROWS: [Family; 4] = [
+pub(crate) const ROWS: [Family; 5] = [
     Family::Metadata,
     Family::Data,
     Family::Score,
     Family::Expiry,
+    Family::Tables,
 ];
 
 thread_local! {

@@ -184,7 +184,8 @@ impl Leader {
 
     /// What time brings.
     pub fn turn(&mut self, rows: &mut Rows, now: u64, out: &mut Vec<Action>) {
-        self.tenure.turn(&self.limits, rows, now, out);
+        let has_work = rows.dirty().next().is_some() || rows.bytes() > self.limits.soft_bytes;
+        self.tenure.turn(&self.limits, rows, now, has_work, out);
         self.loads.turn(&self.limits, rows, now, out);
         let ours = self.tenure.is_ours(&self.limits, rows, now);
         self.writeback.turn(&self.limits, rows, now, ours, out);

@@ -106,10 +106,6 @@ impl Rows {
         self.tables.get(&id.table)?.rows.get(&id.key)
     }
 
-    fn slot_mut(&mut self, id: &RowId) -> Option<&mut Row> {
-        self.tables.get_mut(&id.table)?.rows.get_mut(&id.key)
-    }
-
     /// What a read is answered. `have`: the version the client has, if he has one.
     pub fn read(&self, id: &RowId, ask: &Ask, have: Option<i64>) -> Outcome {
         let Some(table) = self.table(id.table) else {
@@ -148,19 +144,30 @@ impl Rows {
             .filter(|(_, row)| row.state != State::Forgotten)
     }
 
+    /// Every row of a table, whatever its state.
+    pub fn ids_of(&self, table: u32) -> impl Iterator<Item = RowId> {
+        let rows = self.tables.get(&table).into_iter();
+        rows.flat_map(move |tab| {
+            tab.rows.keys().map(move |key| RowId {
+                table,
+                key: key.clone(),
+            })
+        })
+    }
+
     /// The row was read: it stays longer. Not replicated, not stored.
-    pub fn touch(&mut self, id: &RowId) {
-        if let Some(row) = self.slot_mut(id) {
-            row.heat = row::HOT;
+    pub fn touch(&self, id: &RowId) {
+        if let Some(row) = self.slot(id) {
+            row.warm();
         }
     }
 
     /// One row after the other, round and round, each colder by one: the hand of a clock. `None` when there are no rows.
-    pub(crate) fn cool_next(&mut self, hand: &mut Option<RowId>) -> Option<(RowId, &Row)> {
+    pub(crate) fn cool_next(&self, hand: &mut Option<RowId>) -> Option<(RowId, &Row)> {
         let next = self.after(hand.as_ref()).or_else(|| self.after(None))?;
         *hand = Some(next.clone());
-        let row = self.slot_mut(&next)?;
-        row.heat = row.heat.saturating_sub(1);
+        let row = self.slot(&next)?;
+        row.heat.set(row.heat.get().saturating_sub(1));
         Some((next, row))
     }
 

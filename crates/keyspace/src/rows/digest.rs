@@ -17,11 +17,12 @@ use super::regions::state_of;
 use super::{Family, Gauge, Pace, RegionError, RowSource, reach};
 
 /// The families a digest is made of.
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     Family::Metadata,
     Family::Data,
     Family::Score,
     Family::Expiry,
+    Family::Tables,
 ];
 
 /// The digest of a region at the moment `source` is. Reads everything: not for cores. `pace` is told

@@ -126,6 +126,7 @@ impl Keyspace {
             shared: Arc::new(Shared::new(seed)),
         }));
         space.take_state(&state);
+        space.restore_tables()?;
         Ok(space)
     }
 
@@ -423,6 +424,17 @@ impl Durable {
             .iter()
             .filter(move |mark| mark.index_id == index_id)
             .filter_map(|mark| self.marked.get(mark.start..mark.start + mark.len))
+    }
+
+    /// Something of a table is stored from now on, or not any more.
+    pub fn record_table(&mut self, slot: Option<base::Slot>, place: &[u8], value: Option<&[u8]>) {
+        debug_assert!(self.entry.is_some(), "a change outside of any log entry");
+        self.key.clear();
+        layout::push_table_key(&mut self.key, self.home, slot, place);
+        match value {
+            Some(value) => self.rows.put(Family::Tables, &self.key, value),
+            None => self.rows.delete(Family::Tables, &self.key),
+        }
     }
 
     /// Whether the running entry has changed anything.

@@ -15,6 +15,8 @@
 //!            list   : sub = i64(position)                            value = the element
 //!   score key       = metadata key  generation:u64  score8  member   redis_zset_score; value = nothing, '-' for −0
 //!   expiry key      = prefix  deadline_ms:u64  slot:u16  klen:u32  key   redis_expiry; value = nothing
+//!   table state     = prefix  place                                  table_rows; index id 2^40; see `table::rows::Place`
+//!   table row       = prefix  slot:u16  place                        table_rows; index id 2^40 + 1; slot of `table:key`
 //!   state key       = 'r'  i64(home region)                          metainfo; value: see `state.rs`
 //! ```
 //!
@@ -32,6 +34,9 @@ pub const PREFIX_LEN: usize = 16;
 /// Bytes of a metadata key before the key.
 const KEY_AT: usize = PREFIX_LEN + 6;
 const KIND_BITS: u8 = 0x0f;
+/// Index ids of what a region has of SQL tables: above those of all databases, so nobody takes them for flushed ones.
+pub const TABLE_STATE: u64 = 1 << 40;
+pub const TABLE_ROWS: u64 = TABLE_STATE + 1;
 const STATE_TAG: u8 = b'r';
 
 /// An `i64` that sorts as it counts.
@@ -100,6 +105,36 @@ pub fn push_expiry_key(out: &mut Vec<u8>, home: u64, index_id: u64, deadline_ms:
     push_prefix(out, home, index_id);
     out.extend_from_slice(&deadline_ms.to_be_bytes());
     push_key(out, key);
+}
+
+/// Where something of a table is stored; a row by the slot of its `table:key`.
+pub fn push_table_key(out: &mut Vec<u8>, home: u64, slot: Option<Slot>, place: &[u8]) {
+    match slot {
+        None => push_prefix(out, home, TABLE_STATE),
+        Some(slot) => {
+            push_prefix(out, home, TABLE_ROWS);
+            out.extend_from_slice(&slot.to_be_bytes());
+        }
+    }
+    out.extend_from_slice(place);
+}
+
+/// Home region and place of a row of `table_rows`.
+pub fn split_table_key(row: &[u8]) -> Option<(u64, &[u8])> {
+    let (home, index_id, rest) = split_prefix(row)?;
+    match index_id {
+        TABLE_STATE => Some((home, rest)),
+        TABLE_ROWS => Some((home, rest.get(2..)?)),
+        _ => None,
+    }
+}
+
+/// First key of all that a home has of tables, and the first behind them.
+pub fn table_keys(home: u64) -> (Vec<u8>, Vec<u8>) {
+    let (mut from, mut last) = (Vec::new(), Vec::new());
+    push_prefix(&mut from, home, TABLE_STATE);
+    push_prefix(&mut last, home, TABLE_ROWS);
+    (from, behind(&last))
 }
 
 /// What is before every sub key and score key of one collection.

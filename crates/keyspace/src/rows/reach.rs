@@ -10,6 +10,7 @@
 //!     heads ─► some thousand metadata rows                        handed out, the generations remembered
 //!     elements, scores between the first and the last of them     handed out if the generation is that of the head
 //!   then deadlines of that index id                               handed out if the slot belongs to the region
+//!   for each home: what it has of SQL tables                      handed out, rows if the slot belongs to the region
 //! ```
 //!
 //! Elements sort as their heads do (the key's length stands before the key), so one pass over each
@@ -72,6 +73,43 @@ pub fn reach(
             if !deadlines(source, run, &prefix, of_home, each)? {
                 return Ok(false);
             }
+        }
+        if !tables(source, &mut run, of_home, each)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What a home has of SQL tables: schemas and the like, whatever its slots, then the rows of these.
+fn tables(
+    source: &dyn RowSource,
+    run: &mut u32,
+    segments: &[Segment],
+    each: &mut EachReached<'_>,
+) -> Result<bool, RowError> {
+    let home = segments.first().map_or(0, |it| it.home);
+    let (mut state, mut rows) = (Vec::new(), Vec::new());
+    layout::push_prefix(&mut state, home, layout::TABLE_STATE);
+    layout::push_prefix(&mut rows, home, layout::TABLE_ROWS);
+    let mut ranges = vec![(state.clone(), layout::behind(&state))];
+    ranges.extend(segments.iter().filter_map(|it| range(&rows, it)));
+    let family = Family::Tables;
+    let mut more = true;
+    for (from, to) in ranges {
+        *run += 1;
+        let mut row = |key: &[u8], value: &[u8]| {
+            more = each(Reached {
+                family,
+                run: *run,
+                key,
+                value,
+            });
+            more
+        };
+        source.scan(family, &from, &to, false, Tier::All, &mut row)?;
+        if !more {
+            return Ok(false);
         }
     }
     Ok(true)

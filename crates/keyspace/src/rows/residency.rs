@@ -15,11 +15,14 @@ use crate::{Keyspace, Owned, Tuning};
 
 impl Keyspace {
     /// Whether it is in memory what `key` is, or that it does not exist.
-    pub fn is_resident(&self, db: DbIndex, key: &[u8]) -> bool {
-        let Some(db) = self.dbs.get(db as usize) else {
+    pub fn is_resident(&self, number: DbIndex, key: &[u8]) -> bool {
+        let Some(db) = self.dbs.get(number as usize) else {
             return true;
         };
-        db.cold_keys == 0 || db.table.find(self.hash(key), key).is_some() || db.absent.contains(key)
+        db.cold_keys == 0
+            || db.table.find(self.hash(key), key).is_some()
+            || db.absent.contains(key)
+            || self.names_row(number, key)
     }
 
     /// Notes a key that is not resident.
@@ -203,6 +206,7 @@ impl Keyspace {
                     }
                 }
                 Family::Info if row == state_key => state = value.and_then(State::parse),
+                Family::Tables => self.follow_table_row(row, value),
                 _ => {}
             }
         }

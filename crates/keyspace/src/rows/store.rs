@@ -23,16 +23,19 @@ pub enum Family {
     Info,
     /// What was done, entry by entry; the oldest goes (`bin_log`).
     Feed,
+    /// Rows of SQL tables, their schemas and what else belongs to them (`table_rows`).
+    Tables,
 }
 
 impl Family {
-    pub const ALL: [Family; 6] = [
+    pub const ALL: [Family; 7] = [
         Family::Metadata,
         Family::Data,
         Family::Score,
         Family::Expiry,
         Family::Info,
         Family::Feed,
+        Family::Tables,
     ];
 
     /// The name of its column family.
@@ -44,6 +47,7 @@ impl Family {
             Family::Expiry => "redis_expiry",
             Family::Info => "metainfo",
             Family::Feed => "bin_log",
+            Family::Tables => "table_rows",
         }
     }
 }

@@ -4,6 +4,7 @@ mod handles;
 mod history;
 mod page;
 mod residency;
+mod tables;
 mod wholes;
 
 use std::collections::BTreeMap;

@@ -75,7 +75,12 @@ pub(super) fn delete_rows(
                 ranges.push((family, home.to_vec(), layout::behind(&home)));
             } else if family != Family::Expiry {
                 for prefix in databases(store, family, &home)? {
-                    let slots = range(&prefix, segment);
+                    let is_state = layout::split_prefix(&prefix)
+                        .is_some_and(|(_, index_id, _)| index_id == layout::TABLE_STATE);
+                    let slots = match is_state {
+                        true => Some((prefix.clone(), layout::behind(&prefix))),
+                        false => range(&prefix, segment),
+                    };
                     ranges.extend(slots.map(|(from, to)| (family, from, to)));
                 }
             }

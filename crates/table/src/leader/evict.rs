@@ -35,7 +35,7 @@ impl Evict {
             let Some((id, row)) = rows.cool_next(&mut self.hand) else {
                 break;
             };
-            if row.heat > 0 || !row.may_be_kicked() || self.under_way.contains_key(&id) {
+            if row.heat.get() > 0 || !row.may_be_kicked() || self.under_way.contains_key(&id) {
                 continue;
             }
             let size = row.size(&id);

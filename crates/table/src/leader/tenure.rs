@@ -36,13 +36,21 @@ impl Tenure {
             && now.saturating_add(limits.lease_margin) <= lease.until
     }
 
-    pub(super) fn turn(&mut self, limits: &Limits, rows: &Rows, now: u64, out: &mut Vec<Action>) {
+    /// `has_work`: a region where there is nothing to write or to evict lets its lease run out, and stays quiet.
+    pub(super) fn turn(
+        &mut self,
+        limits: &Limits,
+        rows: &Rows,
+        now: u64,
+        has_work: bool,
+        out: &mut Vec<Action>,
+    ) {
         let lease = rows.lease();
         let full = limits.lease.saturating_add(limits.lease_margin);
         let waited = now >= self.since.saturating_add(full);
         let wanted = if lease.holder == self.me && lease.term == self.term {
             // a third has passed
-            now.saturating_add(limits.lease / 3 * 2) >= lease.until
+            has_work && now.saturating_add(limits.lease / 3 * 2) >= lease.until
         } else {
             // its own of an earlier term it takes over at once
             let over = now >= lease.until.saturating_add(limits.lease_margin);

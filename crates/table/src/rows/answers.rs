@@ -162,6 +162,21 @@ impl Answers {
         Ok(())
     }
 
+    /// It is stored no more.
+    pub(super) fn forget(&mut self, id: u128, number: u64) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if let Some(gone) = client.answers.remove(&number) {
+            client.bytes -= gone.size();
+            self.bytes -= gone.size();
+        }
+        if client.answers.is_empty() {
+            self.order.remove(&client.last);
+            self.clients.remove(&id);
+        }
+    }
+
     pub(super) fn dump(&self) -> impl Iterator<Item = (Place, Vec<u8>)> {
         self.clients.iter().flat_map(|(client, kept)| {
             kept.answers.iter().map(|(number, answer)| {

@@ -43,19 +43,30 @@ pub enum What {
     Discarded,
 }
 
-impl Rows {
-    /// `stamp`: the clock of the leader that proposed the entry, in milliseconds, as it is written in the log.
-    pub fn apply(&mut self, index: u64, stamp: u64, entry: Entry) -> Applied {
-        let mut done = Applied {
+impl Applied {
+    fn nothing() -> Applied {
+        Applied {
             what: What::Nothing,
             rows: Vec::new(),
             outcome: None,
             changes: Vec::new(),
-        };
+        }
+    }
+}
+
+impl Rows {
+    /// [`Rows::run`] for an owner that does not guard against an entry twice itself.
+    pub fn apply(&mut self, index: u64, stamp: u64, entry: Entry) -> Applied {
         if index <= self.applied {
-            return done;
+            return Applied::nothing();
         }
         self.applied = index;
+        self.run(stamp, entry)
+    }
+
+    /// `stamp`: the clock of the leader that proposed the entry, in milliseconds, as it is written in the log.
+    pub fn run(&mut self, stamp: u64, entry: Entry) -> Applied {
+        let mut done = Applied::nothing();
         let stamp = stamp.max(self.now).max(1); // 0 is "clean"
         let changes = &mut done.changes;
         done.what = match entry {
@@ -143,7 +154,7 @@ impl Rows {
         }
     }
 
-    fn drop_table(&mut self, table: u32, changes: &mut Vec<Change>) {
+    pub(super) fn drop_table(&mut self, table: u32, changes: &mut Vec<Change>) {
         if !self.dropped.insert(table) {
             return;
         }

@@ -1,5 +1,7 @@
 //! One cached row, and its bytes.
 
+use std::cell::Cell;
+
 use crate::entry::{Dead, DeadKind, RowId, WHY_BYTES_MAX};
 use crate::image::Image;
 use crate::wire::{Corrupt, Reader, Writer};
@@ -32,7 +34,7 @@ pub struct Row {
     /// Boxed: few rows ever have one.
     pub dead: Option<Box<DeadLetter>>,
     /// How recently it was read here. Not replicated, not stored, not compared.
-    pub(crate) heat: u8,
+    pub(crate) heat: Cell<u8>,
 }
 
 /// Why SQL does not have a row.
@@ -77,7 +79,7 @@ impl Row {
             image,
             since: 0,
             dead: None,
-            heat: WARM,
+            heat: Cell::new(WARM),
         }
     }
 
@@ -100,8 +102,8 @@ impl Row {
         id.key.len() + self.image.size() + why + OVERHEAD
     }
 
-    pub(super) fn warm(&mut self) {
-        self.heat = HOT;
+    pub(super) fn warm(&self) {
+        self.heat.set(HOT);
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -150,7 +152,7 @@ impl Row {
             sql,
             since,
             dead,
-            heat: WARM,
+            heat: Cell::new(WARM),
         };
         let shown = row.image.version < 0 && row.state == State::Present;
         if row.sql > row.version() || shown || (row.dead.is_some() && !row.is_dirty()) {

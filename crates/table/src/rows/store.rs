@@ -108,40 +108,54 @@ impl Rows {
             ..Rows::default()
         };
         for (key, bytes) in stored {
-            match Place::decode(key)? {
-                Place::Schema(id) => {
-                    let schema = Table::decode(bytes)?;
-                    if schema.id != id {
-                        return Err(Corrupt("a table in the place of another"));
-                    }
-                    let tab = Tab {
-                        schema: schema.into(),
-                        rows: Default::default(),
-                    };
-                    rows.tables.insert(id, tab);
-                }
-                Place::Dropped(id) => {
-                    rows.dropped.insert(id);
-                }
-                Place::Lease => {
-                    let mut from = Reader::new(bytes, FORMAT)?;
-                    rows.lease = from.lease()?;
-                    rows.now = from.uint()?;
-                    from.end()?;
-                }
-                Place::Answer { client, number } => {
-                    rows.answers
-                        .restore(client, number, Answer::decode(bytes)?)?;
-                }
-                Place::Row(id) => {
-                    if !rows.tables.contains_key(&id.table) {
-                        return Err(Corrupt("a row of no table"));
-                    }
-                    rows.place(&id, Some(Row::decode(bytes)?));
-                }
-            }
+            rows.restore_one(Place::decode(key)?, Some(bytes))?;
         }
         Ok(rows)
+    }
+
+    /// Something is stored from now on, or not any more: memory follows what another node has written.
+    pub fn restore_one(&mut self, place: Place, bytes: Option<&[u8]>) -> Result<(), Corrupt> {
+        match (place, bytes) {
+            (Place::Schema(id), Some(bytes)) => {
+                let schema = Table::decode(bytes)?;
+                if schema.id != id {
+                    return Err(Corrupt("a table in the place of another"));
+                }
+                let rows = self.tables.remove(&id).map(|tab| tab.rows);
+                let tab = Tab {
+                    schema: schema.into(),
+                    rows: rows.unwrap_or_default(),
+                };
+                self.tables.insert(id, tab);
+            }
+            (Place::Schema(id), None) => {
+                self.drop_table(id, &mut Vec::new());
+            }
+            (Place::Dropped(id), Some(_)) => {
+                self.drop_table(id, &mut Vec::new());
+            }
+            (Place::Lease, Some(bytes)) => {
+                let mut from = Reader::new(bytes, FORMAT)?;
+                self.lease = from.lease()?;
+                self.now = from.uint()?;
+                from.end()?;
+            }
+            (Place::Answer { client, number }, Some(bytes)) => {
+                self.answers
+                    .restore(client, number, Answer::decode(bytes)?)?;
+            }
+            (Place::Row(id), Some(bytes)) => {
+                if !self.tables.contains_key(&id.table) {
+                    return Err(Corrupt("a row of no table"));
+                }
+                self.place(&id, Some(Row::decode(bytes)?));
+            }
+            (Place::Row(id), None) => self.place(&id, None),
+            (Place::Answer { client, number }, None) => self.answers.forget(client, number),
+            // Neither is ever taken back.
+            (Place::Dropped(_) | Place::Lease, None) => {}
+        }
+        Ok(())
     }
 
     /// Everything, as the changes that make it: for a snapshot that is not made from the stored bytes, and for tests.

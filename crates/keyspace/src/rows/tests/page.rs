@@ -39,6 +39,8 @@ fn key_parts(family: Family, row: &[u8]) -> Vec<usize> {
         Family::Feed => vec![8, 8],
         Family::Metadata => vec![8, 8, 2, 4],
         Family::Expiry => vec![8, 8, 8, 2, 4],
+        Family::Tables if row.get(15) == Some(&0) => vec![8, 8, 1],
+        Family::Tables => vec![8, 8, 2, 1, 4],
         Family::Data | Family::Score => {
             let (metadata, _, _) = layout::split_sub_key(row).unwrap();
             let score = if family == Family::Score { 8 } else { 0 };
@@ -72,6 +74,8 @@ fn tables() -> String {
         drop(queue);
         txn.set_or_new(b"tags").unwrap().insert(b"red");
         txn.zset_or_new(b"board").unwrap().insert(b"ada", 1.5);
+        txn.apply_table_entry(super::tables::users());
+        txn.apply_table_entry(super::tables::loaded("grace"));
     });
     // Before it a leader began its term; what commands are in the log, this crate does not know.
     let mut changes = Changes::new();
@@ -82,7 +86,7 @@ fn tables() -> String {
         out += &format!("### `{}`\n\n```text\n", family.name());
         for (row, value) in durable.store.all(family) {
             let text = String::from_utf8_lossy(&row).into_owned();
-            let name = ["greeting", "user", "queue", "tags", "board"]
+            let name = ["greeting", "user", "queue", "tags", "board", "grace"]
                 .into_iter()
                 .find(|name| text.contains(name))
                 .unwrap_or("region 7");

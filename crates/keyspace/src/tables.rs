@@ -1,0 +1,317 @@
+//! Rows of SQL tables inside a region: the part of its state that `table::Rows` is.
+//!
+//! ```text
+//!   key "users:alice"  ──row_of──►  table "users" of this region's schema, row "alice"
+//!   read_row, write_row, kick_row   commands          ─┐
+//!   apply_table_entry               ROW.APPLY         ─┴─► Rows::run ─► rows to store, with everything else of the entry
+//! ```
+//!
+//! The one idea: whether a key is a row is decided by the schemas in the region's own log, never by what a node has heard.
+//! So every replica, at whatever time it applies an entry, finds the same rows.
+//!
+//! Rows are in database 0 only. All of them are in memory; a row that is not cached is in SQL, and only the leader can bring it.
+//! A read that misses one is answered with `Retry`, and who runs commands asks for [`Keyspace::take_missing_rows`].
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::slot::slot_of;
+use base::{DbIndex, Refusal, Slot};
+use table::entry::{Ask, Write};
+use table::rows::{Applied, Change, Place};
+use table::{Cause, Entry, Outcome, RowId, Rows, Table, name};
+
+use crate::rows::{Family, Tier, layout};
+use crate::view::Parts;
+use crate::{Keyspace, Txn, View};
+
+/// A row that a key names.
+#[derive(Debug, Clone)]
+pub struct RowRef {
+    pub table: Arc<Table>,
+    pub id: RowId,
+}
+
+/// What became of a row that was to leave the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kicked {
+    Gone,
+    NotCached,
+    /// SQL does not have it yet: it stays.
+    Dirty,
+}
+
+#[derive(Default)]
+pub(crate) struct Tables {
+    rows: Rows,
+    names: BTreeMap<Box<str>, u32>,
+    /// Rows that commands looked for and that are not cached.
+    missing: RefCell<Vec<RowId>>,
+    /// What was done to rows, for the leader; nothing is noted unless somebody listens.
+    noted: Option<Vec<Applied>>,
+    /// Room for a key.
+    key: RefCell<Vec<u8>>,
+}
+
+impl Tables {
+    fn of_key(&self, key: &[u8]) -> Option<(&Arc<Table>, usize)> {
+        let colon = key
+            .iter()
+            .take(name::NAME_BYTES_MAX + 1)
+            .position(|&it| it == b':')?;
+        let name = std::str::from_utf8(key.get(..colon)?).ok()?;
+        let table = self.rows.table(*self.names.get(name)?)?;
+        Some((table, colon + 1))
+    }
+
+    fn find_names(&mut self) {
+        let name = |table: &Arc<Table>| (table.name.as_str().into(), table.id);
+        self.names = self.rows.tables().map(name).collect();
+    }
+
+    /// The slot of a row's key.
+    fn slot(&self, id: &RowId) -> Option<Slot> {
+        let table = self.rows.table(id.table)?;
+        let mut key = self.key.borrow_mut();
+        key.clear();
+        key.extend_from_slice(table.name.as_bytes());
+        key.push(b':');
+        key.extend_from_slice(id.key.as_bytes());
+        Some(slot_of(&key))
+    }
+}
+
+impl Keyspace {
+    /// Whether any table was ever declared here.
+    #[inline]
+    pub fn has_tables(&self) -> bool {
+        self.tables.is_some()
+    }
+
+    /// The rows of this region.
+    pub fn table_rows(&self) -> Option<&Rows> {
+        self.tables.as_ref().map(|tables| &tables.rows)
+    }
+
+    /// Whether a key is a row of a table, well made or not.
+    #[inline]
+    pub fn names_row(&self, db: DbIndex, key: &[u8]) -> bool {
+        match &self.tables {
+            Some(tables) => db == 0 && tables.of_key(key).is_some(),
+            None => false,
+        }
+    }
+
+    /// The row that a key names. `Err`: it is in a table, but no row can have such a key.
+    pub fn row_of(&self, db: DbIndex, key: &[u8]) -> Option<Result<RowRef, Refusal>> {
+        let tables = self.tables.as_deref().filter(|_| db == 0)?;
+        let (table, at) = tables.of_key(key)?;
+        let row = name::check_key(key.get(at..).unwrap_or_default()).map(|row| RowRef {
+            table: table.clone(),
+            id: RowId::new(table.id, row),
+        });
+        Some(row)
+    }
+
+    /// Runs an entry about rows; what it changed is stored with the running log entry.
+    pub fn apply_table_entry(&mut self, stamp_ms: u64, entry: Entry) -> Option<Outcome> {
+        let tables = match &entry {
+            Entry::Schema(_) => self.tables.get_or_insert_default(),
+            _ => self.tables.as_mut()?,
+        };
+        let dropped: Vec<(Slot, Place)> = match &entry {
+            // Where its rows are is not known any more afterwards.
+            Entry::Drop { table } => {
+                let place = |id: RowId| Some((tables.slot(&id)?, Place::Row(id)));
+                tables.rows.ids_of(*table).filter_map(place).collect()
+            }
+            _ => Vec::new(),
+        };
+        let mut done = tables.rows.run(stamp_ms, entry);
+        if matches!(
+            done.what,
+            table::rows::What::Schema | table::rows::What::Dropped(_)
+        ) {
+            tables.find_names();
+        }
+        if let Some(durable) = &mut self.durable {
+            for (slot, place) in dropped {
+                durable.record_table(Some(slot), &place.encode(), None);
+            }
+            for change in done.changes.drain(..) {
+                let (place, value) = match change {
+                    Change::Put(place, value) => (place, Some(value)),
+                    Change::Remove(place) => (place, None),
+                    Change::RemoveRows(_) => continue,
+                };
+                let slot = match &place {
+                    Place::Row(id) => match tables.slot(id) {
+                        Some(slot) => Some(slot),
+                        None => continue,
+                    },
+                    _ => None,
+                };
+                durable.record_table(slot, &place.encode(), value.as_deref());
+            }
+        }
+        let outcome = done.outcome.take();
+        if let Some(noted) = &mut tables.noted {
+            noted.push(done);
+        }
+        outcome
+    }
+
+    /// From now on what is done to rows is noted for [`Keyspace::take_applied`], or not any more.
+    pub fn note_applied(&mut self, on: bool) {
+        if let Some(tables) = &mut self.tables {
+            tables.noted = on.then(|| tables.noted.take().unwrap_or_default());
+        }
+    }
+
+    /// What was done to rows since the last time, in order.
+    pub fn take_applied(&mut self) -> Vec<Applied> {
+        let noted = self.tables.as_mut().and_then(|it| it.noted.as_mut());
+        noted.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether a command looked for rows that are not cached.
+    #[inline]
+    pub fn has_missing_rows(&self) -> bool {
+        match &self.tables {
+            Some(tables) => !tables.missing.borrow().is_empty(),
+            None => false,
+        }
+    }
+
+    pub fn take_missing_rows(&mut self) -> Vec<RowId> {
+        let tables = self.tables.as_mut();
+        let mut missing = tables.map_or_else(Vec::new, |it| std::mem::take(it.missing.get_mut()));
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
+    /// Reads everything that is stored of tables.
+    pub(crate) fn restore_tables(&mut self) -> Result<(), String> {
+        let Some(durable) = &self.durable else {
+            return Ok(());
+        };
+        let (home, source) = (durable.home, durable.source.clone());
+        let (from, to) = layout::table_keys(home);
+        let mut tables = Box::new(Tables::default());
+        let (mut found, mut failure) = (false, None);
+        let mut row = |key: &[u8], value: &[u8]| {
+            found = true;
+            failure = restore_row(&mut tables.rows, key, Some(value)).err();
+            failure.is_none()
+        };
+        source
+            .scan(Family::Tables, &from, &to, false, Tier::All, &mut row)
+            .map_err(|error| format!("rows of tables cannot be read: {error:?}"))?;
+        if let Some(failure) = failure {
+            return Err(format!("region {home}: {failure}"));
+        }
+        tables.find_names();
+        self.tables = found.then_some(tables);
+        Ok(())
+    }
+
+    /// Memory follows what an entry has stored.
+    pub(crate) fn follow_table_row(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if layout::split_table_key(key).is_none_or(|(home, _)| home != self.home()) {
+            return;
+        }
+        let tables = self.tables.get_or_insert_default();
+        if let Err(what) = restore_row(&mut tables.rows, key, value)
+            && let Some(durable) = &self.durable
+        {
+            durable.fail(what);
+        }
+        tables.find_names();
+    }
+
+    /// The rows of another state of this region, if tables are the same in both.
+    pub fn take_tables_of(&mut self, other: &mut Keyspace) {
+        self.tables = other.tables.take();
+    }
+}
+
+fn restore_row(rows: &mut Rows, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+    let damaged = |what: &str| format!("table row {} is damaged: {what}", key.escape_ascii());
+    let (_, place) = layout::split_table_key(key).ok_or_else(|| damaged("its key"))?;
+    let place = Place::decode(place).map_err(|corrupt| damaged(&corrupt.to_string()))?;
+    rows.restore_one(place, value)
+        .map_err(|corrupt| damaged(&corrupt.to_string()))
+}
+
+impl View<'_> {
+    /// Whether any of the regions in reach has tables.
+    #[inline]
+    pub fn has_tables(&self) -> bool {
+        match &self.parts {
+            Parts::One(space) => space.has_tables(),
+            Parts::Many { spaces, .. } => spaces.iter().any(|space| space.has_tables()),
+        }
+    }
+
+    /// The row that a key names, if a table of that name is declared. `Err`: no row can have such a key.
+    pub fn row_of(&self, key: &[u8]) -> Option<Result<RowRef, Refusal>> {
+        if !self.has_tables() {
+            return None;
+        }
+        self.space(key).row_of(self.db, key)
+    }
+
+    /// What a read of a row is answered; `have` is the version the client has. `Retry` of one that is not cached.
+    pub fn read_row(&self, key: &[u8], row: &RowRef, ask: &Ask, have: Option<i64>) -> Outcome {
+        let Some(tables) = &self.space(key).tables else {
+            return Outcome::Retry(Cause::SchemaBehind);
+        };
+        let outcome = tables.rows.read(&row.id, ask, have);
+        if outcome == Outcome::Retry(Cause::NotCached) {
+            tables.missing.borrow_mut().push(row.id.clone());
+        } else {
+            tables.rows.touch(&row.id);
+        }
+        outcome
+    }
+}
+
+impl Txn<'_> {
+    /// Makes a change that a client asked for; judged here, against the row as it is now.
+    pub fn write_row(&mut self, key: &[u8], write: Write) -> Outcome {
+        let now_ms = self.now_ms();
+        let space = self.space_mut(key);
+        let retry = Outcome::Retry(Cause::SchemaBehind);
+        let outcome = space.apply_table_entry(now_ms, Entry::Write(write));
+        let outcome = outcome.unwrap_or(retry);
+        if outcome.is_ok() {
+            space.changed(0, key, 1);
+        }
+        outcome
+    }
+
+    /// Lets a row go from the cache, if SQL has it.
+    pub fn kick_row(&mut self, key: &[u8], row: &RowRef) -> Kicked {
+        let now_ms = self.now_ms();
+        let space = self.space_mut(key);
+        let Some(found) = space.table_rows().and_then(|rows| rows.get(&row.id)) else {
+            return Kicked::NotCached;
+        };
+        if found.is_dirty() {
+            return Kicked::Dirty;
+        }
+        let version = found.image.version;
+        space.apply_table_entry(now_ms, Entry::Kick(vec![(row.id.clone(), version)]));
+        Kicked::Gone
+    }
+
+    /// Runs what the leader of the region has found out or decided.
+    pub fn apply_table_entry(&mut self, entry: Entry) {
+        let now_ms = self.now_ms();
+        if let Some(space) = self.any_space_mut() {
+            space.apply_table_entry(now_ms, entry);
+        }
+    }
+}
