@@ -257,6 +257,7 @@ fn value_name(kind: Kind) -> &'static str {
         Kind::Folder => "FOLDER",
         Kind::FileName | Kind::Path => "FILE",
         Kind::Addresses => "ADDRESS",
+        Kind::Backends => "NAME=URL",
         Kind::Save => "SECONDS CHANGES",
         Kind::Text | Kind::Empty(_) | Kind::OutputLimits | Kind::Percentiles => "TEXT",
     }
@@ -275,7 +276,7 @@ fn given(command: &str, matches: &ArgMatches) -> Result<Given, String> {
         let values: Vec<&str> = values.map(String::as_str).collect();
         // Lists may be given in pieces; of other settings the last one counts.
         let text = match setting.kind {
-            Kind::Save | Kind::Addresses | Kind::OutputLimits => values.join(" "),
+            Kind::Save | Kind::Addresses | Kind::Backends | Kind::OutputLimits => values.join(" "),
             _ => values.last().copied().unwrap_or_default().to_string(),
         };
         given

@@ -29,6 +29,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "replica",
             "meta",
             "transport",
+            "table",
+            "sqldb",
         ],
     ),
     (

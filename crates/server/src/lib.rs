@@ -36,6 +36,7 @@ pub mod shutdown;
 pub mod slowlog;
 pub mod snapshotting;
 pub mod stats;
+pub mod tables;
 
 pub use commands::{Commands, Later, SessionCommand, SessionRun};
 pub use cores::{Core, Server, StartError, schedule_as_batch, start, start_durable};

@@ -15,6 +15,7 @@ use crate::settings::{Settings, SettingsCell};
 use crate::shutdown::Shutdown;
 use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};
+use crate::tables::sql::Sql;
 
 pub struct Shared {
     pub settings: SettingsCell,
@@ -24,6 +25,8 @@ pub struct Shared {
     pub durable: Option<Durable>,
     /// The peers and the routes, of a cluster node.
     pub cluster: Option<Arc<Cluster>>,
+    /// The databases behind tables.
+    pub sql: Sql,
     pub clients: Clients,
     /// By core.
     pub stats: Box<[CoreStats]>,
@@ -80,6 +83,7 @@ impl Shared {
                 .collect(),
             mailboxes: (0..cores).map(|_| Arc::new(Mailbox::default())).collect(),
             commands,
+            sql: Sql::new(&settings.tables.sql),
             clients: Clients::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),

@@ -39,7 +39,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
 /// Starts a node of a cluster, and returns while it serves.
-pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, StartError> {
+pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, StartError> {
     drop(listener::listen(&settings).map_err(StartError::Listen)?);
     let wrong = StartError::Cluster;
     let rows = &*stores.rows;
@@ -119,6 +119,7 @@ pub fn start_cluster(settings: Settings, stores: Stores) -> Result<Server, Start
         true => identity.token,
         false => random_seed() | 1,
     };
+    settings.have_no_own_database();
     let mut shared = Shared::with(settings, map, Commands::new(), Some(durable));
     shared.cluster = Some(cluster.clone());
     let shared = Arc::new(shared);

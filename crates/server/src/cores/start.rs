@@ -187,6 +187,7 @@ impl Server {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.shared.sql.stop();
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.stop();
         }

@@ -67,6 +67,8 @@ pub enum Kind {
     Folder,
     /// Addresses to listen on, separated by blanks.
     Addresses,
+    /// SQL databases, `name=url`, separated by blanks.
+    Backends,
     Save,
     OutputLimits,
     Percentiles,
@@ -120,6 +122,11 @@ impl Kind {
                 let list: Vec<&str> = text.split_ascii_whitespace().collect();
                 Ok(Value::Text(list.join(" ")))
             }
+            Kind::Backends => {
+                super::tables::parse_backends(text)?;
+                let list: Vec<&str> = text.split_ascii_whitespace().collect();
+                Ok(Value::Text(list.join(" ")))
+            }
             Kind::Save => parse_save(text).map(Value::Save),
             Kind::OutputLimits => {
                 let start = match current {
@@ -151,6 +158,7 @@ impl Kind {
             Kind::Path => "file".into(),
             Kind::Folder => "folder".into(),
             Kind::Addresses => "addresses, separated by blanks".into(),
+            Kind::Backends => "name=url, repeated; a URL alone is `main`".into(),
             Kind::Save => "pairs of seconds and changes; empty for never".into(),
             Kind::OutputLimits => "class hard-bytes soft-bytes soft-seconds, repeated".into(),
             Kind::Percentiles => "numbers 0 … 100".into(),

@@ -352,6 +352,64 @@ pub const ALL: &[Setting] = &[
         ),
         Change::Start,
     ),
+    // Tables.
+    Setting {
+        secret: true,
+        ..change(
+            row(
+                "table-backend",
+                Kind::Backends,
+                "",
+                "SQL databases behind tables: `main=postgres://user:password@host/database games=mysql://…`; may be repeated. A node alone that is given none uses SQLite, `tables.db` in its data directory; all nodes of a cluster must be given the same.",
+            ),
+            Change::Start,
+        )
+    },
+    change(
+        row(
+            "table-cache-soft-bytes",
+            BYTES,
+            "0",
+            "Bytes of cached rows of a node above which the coldest that SQL has leave; 0: an eighth of the machine's memory.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "table-cache-hard-bytes",
+            BYTES,
+            "0",
+            "Bytes of cached rows of a node above which clients whose row must be loaded or grows are told to try again; 0: a third above the soft limit.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "table-flush-linger-ms",
+            int(0, 60_000),
+            "50",
+            "Milliseconds that a changed row waits for further changes before it is written to SQL.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "table-pool-size",
+            int(1, 1024),
+            "8",
+            "Most connections of a node to each SQL database.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
+            "table-statement-timeout-ms",
+            int(10, 3_600_000),
+            "5000",
+            "Milliseconds an SQL statement may take, waiting for locks included.",
+        ),
+        Change::Start,
+    ),
     // Clients.
     Setting {
         secret: true,

@@ -12,6 +12,7 @@ mod cluster;
 pub mod kind;
 pub mod list;
 mod rewrite;
+pub mod tables;
 mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,7 @@ pub use cluster::ClusterSettings;
 pub use kind::{OutputLimit, OutputLimits, SavePoint, Value};
 pub use list::{Change, Setting};
 pub use rewrite::RewriteError;
+pub use tables::TableSettings;
 pub use values::{Engine, LogLevel, Permit, Rows, SaveAtExit, Settings};
 
 /// The settings of a node, shared by all cores.

@@ -8,6 +8,7 @@ use keyspace::{EvictionPolicy, Tuning};
 use super::cluster::ClusterSettings;
 use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
+use super::tables::TableSettings;
 use crate::durable::LogSync;
 
 /// The value of every row, and whether the user gave it, at start or since.
@@ -36,6 +37,7 @@ pub struct Settings {
     pub binlog_bytes: u64,
     /// What is set about being a cluster node.
     pub cluster: ClusterSettings,
+    pub tables: TableSettings,
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
@@ -158,6 +160,7 @@ impl Default for Settings {
             binlog: false,
             binlog_bytes: 0,
             cluster: ClusterSettings::default(),
+            tables: TableSettings::default(),
             import: None,
             num_shards: 0,
             sched_batch: true,
@@ -252,6 +255,7 @@ impl Settings {
         self.binlog = self.flag("binlog");
         self.binlog_bytes = self.bytes("binlog-size");
         self.take_cluster();
+        self.take_tables(machine_memory_bytes());
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
