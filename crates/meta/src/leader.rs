@@ -7,12 +7,14 @@
 //!  on_heartbeat(state, beat, now) ─► HeartbeatAnswer         with the orders of the last turn
 //!  turn(state, now)               ─► commands to propose     every 200 ms, and when urged
 //!  register(state, join, now)     ─► command to propose; then join_answer(outcome)
-//!  admin(state, request, now)     ─► answer, perhaps a command to propose
+//!  admin(state, request, now)     ─► answer, perhaps a command to propose; then admin_answer(outcome)
 //! ```
 //!
 //! Members that do not lead answer with [`not_leader`].
 
 mod admin;
+
+pub use admin::admin_answer;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +27,7 @@ use crate::scheduler::{Picture, Scheduler};
 use crate::state::{Change, Command, Outcome, Register, State};
 use crate::view::View;
 use crate::wire::{
-    Address, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, RouteNode, Standing,
+    Address, Behind, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, RouteNode, Standing,
 };
 
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct Leader {
     orders: BTreeMap<NodeId, Vec<Order>>,
     /// Nodes that should be answered before they ask.
     news: BTreeSet<NodeId>,
+    /// The version of the catalogue of tables that nodes were woken for.
+    tables_told: u64,
     /// A heartbeat showed something that a turn should look at soon.
     urged: bool,
 }
@@ -55,6 +59,7 @@ impl Leader {
             publisher: Publisher::new(term),
             orders: BTreeMap::new(),
             news: BTreeSet::new(),
+            tables_told: 0,
             urged: true,
         }
     }
@@ -121,6 +126,7 @@ impl Leader {
             meta: meta_nodes(state),
             format: state.format(),
             wall_ms: 0,
+            tables: state.tables_since(self.view.tables_version(node)),
         }
     }
 
@@ -129,7 +135,7 @@ impl Leader {
         self.urged
     }
 
-    /// Nodes that have new orders or routes to hear of since their last answer.
+    /// Nodes that have new orders, routes or tables to hear of since their last answer.
     pub fn nodes_with_news(&self) -> impl Iterator<Item = NodeId> {
         self.news.iter().copied()
     }
@@ -141,6 +147,11 @@ impl Leader {
         let picture = Picture::new(state, &self.view, now_ms, &self.limits);
         let turn = self.scheduler.turn(&picture);
         if self.publisher.refresh(&picture) {
+            let alive = state.nodes().filter(|node| picture.is_alive(node.id));
+            self.news.extend(alive.map(|node| node.id));
+        }
+        if self.tables_told < state.tables_version() {
+            self.tables_told = state.tables_version();
             let alive = state.nodes().filter(|node| picture.is_alive(node.id));
             self.news.extend(alive.map(|node| node.id));
         }
@@ -157,6 +168,24 @@ impl Leader {
     pub fn register(&self, state: &State, join: Join, now_ms: u64) -> Command {
         let alive = liveness::maybe_alive(state, &self.view, now_ms, &self.limits);
         Change::Register(Register { join, alive }).into()
+    }
+
+    /// Nodes that may be alive and have not said that they have published this version of the
+    /// catalogue of tables.
+    pub fn behind(&self, state: &State, version: u64, now_ms: u64) -> Vec<Behind> {
+        let alive = liveness::maybe_alive(state, &self.view, now_ms, &self.limits);
+        alive
+            .into_iter()
+            .filter_map(|id| {
+                let node = state.node(id)?;
+                let published = self.view.tables_version(id);
+                (published < version).then(|| Behind {
+                    node: id,
+                    redis: node.profile.redis.clone(),
+                    version: published,
+                })
+            })
+            .collect()
     }
 
     pub fn scheduler(&self) -> &Scheduler {

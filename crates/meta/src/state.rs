@@ -19,6 +19,7 @@ mod plan;
 mod register;
 mod registry;
 mod settings;
+mod tables;
 
 use std::collections::BTreeMap;
 
@@ -27,12 +28,12 @@ use prost::Message;
 
 pub use command::{
     AllocateIds, Bootstrap, Change, ChangeSettings, Command, Created, ForgetReplica, Found,
-    MembersChanged, PlanReplica, RaiseFormat, Register, ReplicasCreated, SetNodeState,
+    MembersChanged, PlanReplica, RaiseFormat, Register, ReplicasCreated, SetNodeState, SetTables,
 };
 pub use image::FORMAT;
 pub use outcome::{Outcome, Refused};
 
-use crate::wire::Profile;
+use crate::wire::{Catalogue, Profile};
 
 /// Everything meta replicates. The default is a cluster that was not founded yet.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -53,6 +54,9 @@ pub struct State {
     /// Newest format of entries and rows that leaders may write: every node can read it.
     #[prost(uint32, tag = "7")]
     pub(crate) format: u32,
+    /// Nothing before the first table: such a state is as older versions write it.
+    #[prost(message, optional, tag = "8")]
+    pub(crate) tables: Option<Catalogue>,
 }
 
 /// Settings of the whole cluster.
@@ -184,6 +188,7 @@ impl State {
             Change::AllocateIds(allocate) => self.allocate_ids(allocate),
             Change::ChangeSettings(settings) => self.change_settings(settings),
             Change::RaiseFormat(raise) => self.raise_format(raise),
+            Change::SetTables(set) => self.set_tables(set),
         }
         .into()
     }

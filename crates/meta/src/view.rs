@@ -113,6 +113,12 @@ impl View {
         self.nodes.values().filter_map(|heard| heard.last.as_ref())
     }
 
+    /// The catalogue of tables that a node serves by, as it said last; 0 if it said nothing.
+    pub fn tables_version(&self, node: NodeId) -> u64 {
+        let last = self.heard(node).and_then(|heard| heard.last.as_ref());
+        last.map_or(0, |last| last.tables_version)
+    }
+
     /// The newest leader of a region ever heard of here; it may have been killed since.
     pub fn leader(&self, region: RegionId) -> Option<Leadership> {
         self.leaders.get(&region).copied()

@@ -3,7 +3,7 @@
 //! ```text
 //!  node ── Join ───────────────────────────► meta     once per start: who am I, where do I live
 //!  node ── Heartbeat ──────────────────────► meta     every second, at once when something changed
-//!  node ◄─ HeartbeatAnswer ───────────────── meta     orders, news of the route table
+//!  node ◄─ HeartbeatAnswer ───────────────── meta     orders, news of routes and tables
 //!  ctl  ── AdminRequest / AdminAnswer ─────► meta
 //! ```
 //!
@@ -12,6 +12,7 @@
 //! terms and merges by "the newer wins".
 
 mod admin;
+mod catalogue;
 mod heartbeat;
 mod join;
 mod order;
@@ -21,6 +22,7 @@ pub use admin::{
     AdminAnswer, AdminRequest, Ask, MemberRow, NodeRow, OperatorRow, RegionRow, ReplicaMove, Reply,
     Tables,
 };
+pub use catalogue::{Behind, Catalogue, CatalogueAnswer};
 pub use heartbeat::{
     Capacity, Heartbeat, HeartbeatAnswer, MemberProgress, OrderReport, ReplicaReport, ReplicaRole,
     Standing,

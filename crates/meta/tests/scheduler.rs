@@ -6,8 +6,9 @@ mod model;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::cluster::*;
-use meta::state::{Change, ChangeSettings, Settings, State};
-use meta::wire::{AdminRequest, Ask, ReplicaMove, Reply};
+use meta::leader::admin_answer;
+use meta::state::{Change, ChangeSettings, SetTables, Settings, State};
+use meta::wire::{AdminRequest, Ask, CatalogueAnswer, ReplicaMove, Reply};
 use model::World;
 
 fn labels(zone: &str) -> BTreeMap<String, String> {
@@ -52,6 +53,10 @@ fn check_rest(world: &mut World, what: &str) {
         .filter(|(_, node)| node.alive)
         .map(|(id, _)| *id)
         .collect();
+    for (id, node) in world.nodes.iter().filter(|(_, node)| node.alive) {
+        let tables = world.state.tables().cloned().unwrap_or_default();
+        assert_eq!(node.tables, tables, "{what}: node {id} has other tables");
+    }
     let want = world.state.settings();
     let mut held: BTreeMap<NodeId, usize> = up.iter().map(|&node| (node, 0)).collect();
     let mut leads = held.clone();
@@ -269,10 +274,21 @@ fn ask(world: &mut World, ask: Ask) -> Reply {
     let request = AdminRequest { ask: Some(ask) };
     let leader = world.leader.as_mut().unwrap();
     let (answer, command) = leader.admin(&world.state, &request, world.now);
-    if let Some(command) = command {
-        world.apply(command);
-    }
+    let answer = match command {
+        Some(command) => {
+            let outcome = world.apply(command);
+            admin_answer(answer, &outcome, &world.state)
+        }
+        None => answer,
+    };
     answer.reply.unwrap()
+}
+
+fn ask_tables(world: &mut World, wanted: Ask) -> CatalogueAnswer {
+    match ask(world, wanted) {
+        Reply::Catalogue(answer) => answer,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Until the region has no operator.
@@ -347,10 +363,11 @@ fn by_hand() {
     };
     assert_eq!(tables.nodes.iter().map(|row| row.replicas).sum::<u64>(), 12);
     assert_eq!(tables.nodes.iter().map(|row| row.leaders).sum::<u64>(), 4);
-    assert!(matches!(
-        ask(&mut world, Ask::RemoveNode(2)),
-        Reply::Done(_)
-    ));
+    let reply = ask(&mut world, Ask::RemoveNode(2));
+    assert!(
+        matches!(&reply, Reply::Refused(why) if why.starts_with("node 2 is alive")),
+        "{reply:?}"
+    );
     assert!(
         world.state.node(2).unwrap().is_up(),
         "an alive node is not removed"
@@ -365,6 +382,59 @@ fn by_hand() {
     assert!(matches!(reply, Reply::Refused(_)), "{reply:?}");
     world.run(90_000);
     check_rest(&mut world, "after the hand was off");
+}
+
+#[test]
+fn tables_reach_every_node_that_lives() {
+    let mut world = cluster(10, 3, 3, 3);
+    let set = |expected_version, text: &str| {
+        let bytes = text.as_bytes().to_vec();
+        Ask::SetTables(SetTables {
+            expected_version,
+            bytes,
+        })
+    };
+    let answer = ask_tables(&mut world, set(0, "one"));
+    assert!(answer.was_set && answer.version == 1, "{answer:?}");
+    let nodes_behind = |world: &mut World, version| -> Vec<NodeId> {
+        let answer = ask_tables(world, Ask::Catalogue(version));
+        answer.behind.iter().map(|node| node.node).collect()
+    };
+    assert_eq!(nodes_behind(&mut world, 1), [1, 2, 3]);
+    // Those that live are woken for it, once.
+    world.leader.as_mut().unwrap().turn(&world.state, world.now);
+    let leader = world.leader.as_ref().unwrap();
+    assert_eq!(leader.nodes_with_news().collect::<Vec<_>>(), [1, 2, 3]);
+    world.run(3_000);
+    assert_eq!(nodes_behind(&mut world, 1), []);
+
+    // A change of what is not the newest shows the newest; the same again is the same.
+    let lost = ask_tables(&mut world, set(0, "other"));
+    assert!(!lost.was_set && lost.version == 1, "{lost:?}");
+    assert_eq!(lost.newer.unwrap().bytes, b"one");
+    assert!(ask_tables(&mut world, set(0, "one")).was_set);
+    assert_eq!(world.state.tables_version(), 1);
+
+    // One that is down is waited for until it counts as such, and learns it later.
+    world.kill(3);
+    ask_tables(&mut world, set(1, "two"));
+    world.run(1_500);
+    assert!(nodes_behind(&mut world, 2).contains(&3));
+    world.run(4_000);
+    assert_eq!(nodes_behind(&mut world, 2), []);
+    assert_eq!(world.nodes[&3].tables.bytes, b"one");
+    assert!(world.restart(3, "n3"));
+    world.run(3_000);
+    assert_eq!(world.nodes[&3].tables.bytes, b"two");
+
+    // A new leader of meta does not know yet who has what.
+    world.unseat_meta();
+    world.run(1_000);
+    while world.leader.is_none() {
+        world.run(100);
+    }
+    world.run(3_000);
+    assert_eq!(nodes_behind(&mut world, 2), []);
 }
 
 #[test]
@@ -449,6 +519,15 @@ fn chaos(seed: u64) {
                 world.add_node(&format!("n{hosts}"), &labels(""));
             }
             8 => world.unseat_meta(),
+            9 => {
+                let expected_version = world.state.tables_version();
+                let bytes = world.now.to_le_bytes().to_vec();
+                let set = SetTables {
+                    expected_version,
+                    bytes,
+                };
+                world.apply(Change::SetTables(set).into());
+            }
             _ => {}
         }
     }

@@ -426,3 +426,39 @@ fn bytes_and_back_and_damage_is_seen() {
     );
     assert_eq!(state.region(3).unwrap().descriptor.epoch, Epoch::FIRST);
 }
+
+#[test]
+fn tables_change_one_after_the_other() {
+    let mut state = three_by_twelve();
+    let old = state.encode();
+    assert_eq!(old[6..8], [1, 0], "written as before there were tables");
+    let set = |expected_version, bytes: &[u8]| -> Command {
+        let bytes = bytes.to_vec();
+        let change = Change::SetTables(SetTables {
+            expected_version,
+            bytes,
+        });
+        let command = Command::from_bytes(&Command::from(change).to_bytes());
+        command.unwrap()
+    };
+    assert_eq!(state.tables_version(), 0);
+    let ahead = state.apply(&set(1, b"a"), 0);
+    assert_eq!(refused(ahead), Refused::OtherTables { version: 0 });
+    let first = Outcome::TablesSet { version: 1 };
+    assert_eq!(state.apply(&set(0, b"a"), 0), first);
+    assert_eq!(state.apply(&set(0, b"a"), 0), first, "tried again");
+    let other = state.apply(&set(0, b"b"), 0);
+    assert_eq!(refused(other), Refused::OtherTables { version: 1 });
+    let never = state.apply(&set(u64::MAX, b"b"), 0);
+    assert_eq!(refused(never), Refused::OtherTables { version: 1 });
+    let large = state.apply(&set(1, &vec![0; 9 << 20]), 0);
+    assert!(matches!(refused(large), Refused::CatalogueTooLarge { .. }));
+    assert_eq!(state.tables().unwrap().bytes, b"a");
+    assert_eq!(state.tables_since(1), None);
+    assert_eq!(state.tables_since(0).unwrap().version, 1);
+
+    let bytes = state.encode();
+    assert_eq!(bytes[6..8], FORMAT.to_le_bytes());
+    assert_eq!(State::decode(&bytes).unwrap(), state);
+    assert_eq!(State::decode(&old).unwrap().tables(), None);
+}

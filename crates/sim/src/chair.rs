@@ -375,12 +375,12 @@ impl Chair {
         match (call, &mut self.leader) {
             (Call::Beat(heartbeat), Some(leader)) if leads => {
                 let answer = leader.on_heartbeat(&self.state, heartbeat, now_ms);
-                around.out.replies.push((asker, Reply::Beat(answer)));
+                around.out.replies.push((asker, Reply::Beat(answer.into())));
                 self.schedule(around);
             }
             (Call::Beat(_), _) => {
                 let answer = not_leader(&self.state, self.leader_node());
-                around.out.replies.push((asker, Reply::Beat(answer)));
+                around.out.replies.push((asker, Reply::Beat(answer.into())));
             }
             (Call::Join(join), Some(leader)) if leads => {
                 let command = leader.register(&self.state, join, now_ms);

@@ -41,7 +41,7 @@ pub enum Call {
 #[derive(Debug, Clone)]
 pub enum Reply {
     Join(JoinAnswer),
-    Beat(HeartbeatAnswer),
+    Beat(Box<HeartbeatAnswer>),
 }
 
 struct Asking {
@@ -326,7 +326,7 @@ impl Node {
         };
         match reply {
             Reply::Join(answer) => self.on_join_answer(asking, answer, true_us, out),
-            Reply::Beat(answer) => self.on_beat_answer(asking, answer, true_us, out),
+            Reply::Beat(answer) => self.on_beat_answer(asking, *answer, true_us, out),
         }
     }
 
@@ -518,11 +518,11 @@ impl Node {
                 meta,
                 ..JoinAnswer::default()
             }),
-            Call::Beat(_) => Reply::Beat(HeartbeatAnswer {
+            Call::Beat(_) => Reply::Beat(Box::new(HeartbeatAnswer {
                 standing: Standing::NotLeader.into(),
                 meta: meta.into_iter().map(route_node).collect(),
                 ..HeartbeatAnswer::default()
-            }),
+            })),
         };
         out.replies.push((asker, reply));
     }

@@ -5,14 +5,17 @@ use base::cluster::{META_REGION, NodeId, RegionId};
 use super::Leader;
 use crate::liveness::{self, Life};
 use crate::scheduler::{ByHand, Picture};
-use crate::state::{Change, Command, Node, NodeState, Region, SetNodeState, State};
+use crate::state::{
+    Change, Command, Node, NodeState, Outcome, Refused, Region, SetNodeState, State,
+};
 use crate::wire::{
-    AdminAnswer, AdminRequest, Ask, MemberRow, NodeRow, RegionRow, ReplicaMove, Reply, Tables,
+    AdminAnswer, AdminRequest, Ask, CatalogueAnswer, MemberRow, NodeRow, RegionRow, ReplicaMove,
+    Reply, Tables,
 };
 
 impl Leader {
     /// The answer, and a command to propose if there is one: then the answer is for when it was
-    /// applied, and its refusal goes in place of it.
+    /// applied, and goes through [`admin_answer`].
     pub fn admin(
         &mut self,
         state: &State,
@@ -77,6 +80,16 @@ impl Leader {
                 command = Some(Change::SetNodeState(set).into());
                 Reply::Done(format!("node {node} is removed"))
             }
+            Some(Ask::SetTables(set)) => {
+                command = Some(Change::SetTables(set.clone()).into());
+                Reply::Catalogue(CatalogueAnswer::default())
+            }
+            Some(Ask::Catalogue(version)) => Reply::Catalogue(CatalogueAnswer {
+                version: state.tables_version(),
+                was_set: false,
+                newer: state.tables_since(*version),
+                behind: self.behind(state, *version, now_ms),
+            }),
         };
         self.urged = true;
         let answer = AdminAnswer {
@@ -188,6 +201,28 @@ impl Leader {
             operator: operator.map_or(String::new(), |operator| operator.kind.name().to_owned()),
             load: report.map_or(0, |report| report.load),
         }
+    }
+}
+
+/// The answer to a request whose command was applied.
+pub fn admin_answer(answer: AdminAnswer, outcome: &Outcome, state: &State) -> AdminAnswer {
+    let reply = match outcome {
+        Outcome::TablesSet { version } => Reply::Catalogue(CatalogueAnswer {
+            version: *version,
+            was_set: true,
+            ..CatalogueAnswer::default()
+        }),
+        Outcome::Refused(Refused::OtherTables { version }) => Reply::Catalogue(CatalogueAnswer {
+            version: *version,
+            newer: state.tables().cloned(),
+            ..CatalogueAnswer::default()
+        }),
+        Outcome::Refused(refused) => Reply::Refused(refused.to_string()),
+        _ => return answer,
+    };
+    AdminAnswer {
+        reply: Some(reply),
+        ..answer
     }
 }
 

@@ -12,7 +12,7 @@ use crate::wire::Join;
 
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Command {
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub change: Option<Change>,
 }
 
@@ -40,6 +40,8 @@ pub enum Change {
     ChangeSettings(ChangeSettings),
     #[prost(message, tag = "11")]
     RaiseFormat(RaiseFormat),
+    #[prost(message, tag = "12")]
+    SetTables(SetTables),
 }
 
 impl Command {
@@ -170,4 +172,13 @@ pub struct ChangeSettings {
 pub struct RaiseFormat {
     #[prost(uint32, tag = "1")]
     pub format: u32,
+}
+
+/// Another catalogue of tables, made from the one with this version.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SetTables {
+    #[prost(uint64, tag = "1")]
+    pub expected_version: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub bytes: Vec<u8>,
 }

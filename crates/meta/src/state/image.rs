@@ -14,13 +14,19 @@ use super::State;
 const MAGIC: &[u8; 6] = b"NKMETA";
 
 /// Raised when an older version could not make sense of the body.
-pub const FORMAT: u16 = 1;
+pub const FORMAT: u16 = 2;
+/// What has no tables is written as before there were any.
+const WITHOUT_TABLES: u16 = 1;
 
 impl State {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len() + 16);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&FORMAT.to_le_bytes());
+        let format = match self.tables {
+            Some(_) => FORMAT,
+            None => WITHOUT_TABLES,
+        };
+        bytes.extend_from_slice(&format.to_le_bytes());
         bytes.extend_from_slice(&self.encode_to_vec());
         let sum = crate::checksum(&bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
@@ -42,7 +48,7 @@ impl State {
             return Err(bad("wrong checksum"));
         }
         match u16::from_le_bytes(*format) {
-            FORMAT => Ok(<State as Message>::decode(body)?),
+            WITHOUT_TABLES | FORMAT => Ok(<State as Message>::decode(body)?),
             newer => Err(bad(&format!("written by another version (format {newer})"))),
         }
     }

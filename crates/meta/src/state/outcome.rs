@@ -23,6 +23,10 @@ pub enum Outcome {
         first: u64,
         count: u64,
     },
+    /// The catalogue of tables is this one now.
+    TablesSet {
+        version: u64,
+    },
     /// Something else changed.
     Changed,
     /// It was so already.
@@ -91,6 +95,14 @@ pub enum Refused {
         most: u64,
     },
     Exhausted(String),
+    /// The catalogue of tables was changed by somebody else.
+    OtherTables {
+        version: u64,
+    },
+    CatalogueTooLarge {
+        bytes: usize,
+        most: usize,
+    },
 }
 
 impl Refused {
@@ -170,7 +182,11 @@ impl fmt::Display for Refused {
                  {cluster_writes}: use a newer version"
             ),
             Refused::UnknownNode(node) => write!(f, "there is no node {node}"),
-            Refused::NodeAlive(node) => write!(f, "node {node} is alive"),
+            Refused::NodeAlive(node) => write!(
+                f,
+                "node {node} is alive, or was a moment ago: stop it first, and wait until it \
+                 counts as down"
+            ),
             Refused::UnknownRegion(region) => write!(f, "there is no region {region}"),
             Refused::UnknownReplica(region, replica) => {
                 write!(f, "region {region} has no replica {replica}")
@@ -188,6 +204,14 @@ impl fmt::Display for Refused {
                 write!(f, "{asked} numbers at once are too many (most: {most})")
             }
             Refused::Exhausted(sequence) => write!(f, "sequence {sequence} has no more numbers"),
+            Refused::OtherTables { version } => write!(
+                f,
+                "the tables were changed by somebody else (version {version})"
+            ),
+            Refused::CatalogueTooLarge { bytes, most } => write!(
+                f,
+                "the catalogue of tables would have {bytes} bytes (most: {most})"
+            ),
         }
     }
 }

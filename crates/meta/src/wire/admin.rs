@@ -3,11 +3,12 @@
 use base::cluster::{ClusterId, Descriptor, NodeId, RegionId, ReplicaId};
 use prost::Message;
 
-use super::Address;
+use super::{Address, CatalogueAnswer};
+use crate::state::SetTables;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub ask: Option<Ask>,
 }
 
@@ -37,6 +38,12 @@ pub enum Ask {
     /// The node is gone for good.
     #[prost(uint64, tag = "9")]
     RemoveNode(NodeId),
+    /// From a node: another catalogue of tables.
+    #[prost(message, tag = "10")]
+    SetTables(SetTables),
+    /// From a node: who has not published this version of it yet, and what is the newest?
+    #[prost(uint64, tag = "11")]
+    Catalogue(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -52,7 +59,7 @@ pub struct AdminAnswer {
     /// Not meta's leader: ask there.
     #[prost(message, optional, tag = "1")]
     pub leader: Option<Address>,
-    #[prost(oneof = "Reply", tags = "2, 3, 4")]
+    #[prost(oneof = "Reply", tags = "2, 3, 4, 5")]
     pub reply: Option<Reply>,
 }
 
@@ -63,9 +70,11 @@ pub enum Reply {
     /// Why not.
     #[prost(string, tag = "3")]
     Refused(String),
-    /// Begun; watch it with `ctl operators`.
+    /// Done, or begun; watch it with `ctl operators`.
     #[prost(string, tag = "4")]
     Done(String),
+    #[prost(message, tag = "5")]
+    Catalogue(CatalogueAnswer),
 }
 
 /// Rows of what was asked for; the other lists are empty.

@@ -3,7 +3,7 @@
 use base::cluster::{ClusterId, Descriptor, Epoch, NodeId, RegionId, ReplicaId};
 use prost::Message;
 
-use super::{Order, RouteNode, RouteTable};
+use super::{Catalogue, Order, RouteNode, RouteTable};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Heartbeat {
@@ -28,6 +28,9 @@ pub struct Heartbeat {
     /// Orders of the last answer that were refused or failed, for the reader of `ctl operators`.
     #[prost(message, repeated, tag = "8")]
     pub orders: Vec<OrderReport>,
+    /// `version` of the catalogue of tables that this node serves by; 0 for none.
+    #[prost(uint64, tag = "9")]
+    pub tables_version: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -154,6 +157,9 @@ pub struct HeartbeatAnswer {
     /// The wall clock of meta's leader: nodes whose own differs much say so. 0: not told.
     #[prost(uint64, tag = "8")]
     pub wall_ms: u64,
+    /// The catalogue of tables, only if newer than what the node has.
+    #[prost(message, optional, tag = "9")]
+    pub tables: Option<Catalogue>,
 }
 
 /// What meta makes of a heartbeat. Only `Accepted` answers carry orders and routes.

@@ -47,6 +47,8 @@ pub struct Process {
     number: u64,
     next_beat: u64,
     pub routes: Routes,
+    /// Kept over restarts.
+    pub tables: Catalogue,
     pub replicas: BTreeMap<ReplicaId, Copy>,
     destroyed: BTreeSet<ReplicaId>,
 }
@@ -380,6 +382,7 @@ impl World {
             start_count: node.start_count,
             number: node.number,
             route_version: node.routes.version(),
+            tables_version: node.tables.version,
             replicas,
             ..Heartbeat::default()
         };
@@ -422,6 +425,12 @@ impl World {
                 }
                 if let Some(routes) = &answer.routes {
                     node.routes.update(routes);
+                }
+                // An old answer may come late.
+                if let Some(tables) = answer.tables
+                    && tables.version > node.tables.version
+                {
+                    node.tables = tables;
                 }
                 for order in answer.orders {
                     self.execute(id, &order);
@@ -565,6 +574,7 @@ impl Process {
             number: 0,
             next_beat: 0,
             routes: Routes::new(),
+            tables: Catalogue::default(),
             replicas: BTreeMap::new(),
             destroyed: BTreeSet::new(),
         }

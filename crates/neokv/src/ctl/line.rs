@@ -144,6 +144,7 @@ impl Line {
             Reply::Tables(tables) => Ok(tables),
             Reply::Refused(why) => Err(Unanswered::Refused(why)),
             Reply::Done(text) => Err(Unanswered::Garbled(text)),
+            Reply::Catalogue(_) => Err(Unanswered::Garbled("a catalogue".into())),
         }
     }
 
@@ -169,6 +170,7 @@ impl Line {
             Reply::Done(text) => Ok(text),
             Reply::Refused(why) => Err(Unanswered::Refused(why)),
             Reply::Tables(_) => Err(Unanswered::Garbled("a table".into())),
+            Reply::Catalogue(_) => Err(Unanswered::Garbled("a catalogue".into())),
         }
     }
 }

@@ -13,7 +13,7 @@ pub mod json;
 mod line;
 mod tables;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use meta::wire::{Ask, ReplicaMove};
 
@@ -45,8 +45,6 @@ pub enum What {
 
 /// A question goes through up to two nodes, each of which may have to connect.
 pub const PATIENCE: Duration = Duration::from_secs(8);
-const SETTLED_AFTER: Duration = Duration::from_secs(3);
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Asks, and prints the answer; in one line why there is none.
 pub fn run(wish: Wish) -> Result<(), String> {
@@ -88,41 +86,10 @@ pub fn run(wish: Wish) -> Result<(), String> {
         What::AddReplica(it) => done(wish.json, order(Ask::AddReplica(it))?),
         What::RemoveReplica(it) => done(wish.json, order(Ask::RemoveReplica(it))?),
         What::Cancel(region) => done(wish.json, order(Ask::Cancel(region))?),
-        What::RemoveNode(node) => {
-            let text = order(Ask::RemoveNode(node))?;
-            is_removed(&line, node)?;
-            done(wish.json, text)
-        }
+        What::RemoveNode(node) => done(wish.json, order(Ask::RemoveNode(node))?),
     };
     print!("{text}");
     Ok(())
-}
-
-/// Meta decides on the removal after it has answered: look whether it was done.
-fn is_removed(line: &Line, node: u64) -> Result<(), String> {
-    let deadline = Instant::now() + SETTLED_AFTER;
-    loop {
-        let found = line.tables(Ask::Nodes(true), PATIENCE);
-        let found = found.map_err(|why| why.to_string())?;
-        let row = found.nodes.iter().find(|row| row.node == node);
-        let state = row.map(|row| row.state.as_str());
-        match state {
-            None => return Err(format!("refused: there is no node {node}")),
-            Some("removed" | "replaced") => return Ok(()),
-            Some(_) if Instant::now() < deadline => std::thread::sleep(ASK_AGAIN),
-            Some("up") => {
-                return Err(format!(
-                    "refused: node {node} is alive; stop it first, then remove it"
-                ));
-            }
-            Some(state) => {
-                return Err(format!(
-                    "refused: node {node} is still counted as {state}; wait until `neokv ctl \
-                     nodes` says `dead` (--node-dead-after), then remove it"
-                ));
-            }
-        }
-    }
 }
 
 fn shown(as_json: bool, json: impl Fn() -> serde_json::Value, text: impl Fn() -> String) -> String {

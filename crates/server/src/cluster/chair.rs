@@ -24,7 +24,9 @@ use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier};
 use meta::leader::Leader;
 use meta::limits::Limits;
 use meta::state::{Command, Found, Outcome, State};
-use meta::wire::{Action, HeartbeatAnswer, JoinAnswer, Order, ReplicaReport, Standing};
+use meta::wire::{
+    Action, AdminAnswer, HeartbeatAnswer, JoinAnswer, Order, ReplicaReport, Standing,
+};
 use prost::Message;
 use replica::{
     Committed, FOUNDED, Ready, Replica, ReplicaConfig, SnapshotHead, decode_message, encode_message,
@@ -177,6 +179,8 @@ struct Chair {
 enum Asked {
     /// A node that joins.
     Join(Reply),
+    /// Somebody with a request; what to answer when it is done.
+    Admin(Reply, Box<AdminAnswer>),
     /// The leader itself.
     Nobody,
 }

@@ -172,6 +172,7 @@ impl Node {
             replicas,
             capacity: self.capacity(course),
             orders: std::mem::take(&mut course.failures),
+            tables_version: 0,
         };
         let body = Bytes::from(heartbeat.encode_to_vec());
         let mut targets = self.targets(course);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::cluster::NodeId;
 use bytes::Bytes;
-use meta::leader::{Leader, join_answer, join_elsewhere, leader_address, not_leader};
+use meta::leader::{Leader, admin_answer, join_answer, join_elsewhere, leader_address, not_leader};
 use meta::state::{Change, Command, Outcome};
 use meta::wire::{AdminRequest, Heartbeat, Join};
 use prost::Message;
@@ -111,10 +111,10 @@ impl Chair {
         match &mut self.leader {
             Some(leader) if leads => {
                 let (answer, command) = leader.admin(&self.state, &request, clock_ms());
-                if let Some(command) = command {
-                    self.propose(command, Asked::Nobody);
+                match command {
+                    Some(command) => self.propose(command, Asked::Admin(reply, answer.into())),
+                    None => reply.done(answer.encode_to_vec()),
                 }
-                reply.done(answer.encode_to_vec());
                 self.schedule();
             }
             _ => match leader_address(&self.state, self.leader_node()) {
@@ -145,16 +145,28 @@ impl Chair {
     }
 
     pub(super) fn on_outcome(&mut self, asked: Asked, outcome: Outcome) {
-        if let Asked::Join(reply) = asked {
-            reply.done(join_answer(&outcome, &self.state).encode_to_vec());
+        match asked {
+            Asked::Join(reply) => reply.done(join_answer(&outcome, &self.state).encode_to_vec()),
+            Asked::Admin(reply, answer) => {
+                let answer = admin_answer(*answer, &outcome, &self.state);
+                reply.done(answer.encode_to_vec());
+            }
+            Asked::Nobody => {}
         }
         self.turn_at_ms = 0;
     }
 
     pub(super) fn give_up(&self, asked: Asked) {
-        if let Asked::Join(reply) = asked {
-            let answer = join_elsewhere(&self.state, self.leader_node());
-            reply.done(answer.encode_to_vec());
+        match asked {
+            Asked::Join(reply) => {
+                let answer = join_elsewhere(&self.state, self.leader_node());
+                reply.done(answer.encode_to_vec());
+            }
+            // It may have been done all the same.
+            Asked::Admin(reply, _) => {
+                reply.reject("the meta service changed its leader meanwhile; look, and try again");
+            }
+            Asked::Nobody => {}
         }
     }
 }
