@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
+
 use crate::Commands;
 use crate::clients::Clients;
 use crate::cluster::Cluster;
@@ -15,6 +17,7 @@ use crate::settings::{Settings, SettingsCell};
 use crate::shutdown::Shutdown;
 use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};
+use crate::tables::catalogue::Catalogue;
 use crate::tables::sql::Sql;
 
 pub struct Shared {
@@ -25,6 +28,11 @@ pub struct Shared {
     pub durable: Option<Durable>,
     /// The peers and the routes, of a cluster node.
     pub cluster: Option<Arc<Cluster>>,
+    /// Which tables there are.
+    pub catalogue: ArcSwap<Catalogue>,
+    catalogue_version: AtomicU64,
+    /// Held by who changes the catalogue of a node that is alone.
+    pub catalogue_change: tokio::sync::Mutex<()>,
     /// The databases behind tables.
     pub sql: Sql,
     pub clients: Clients,
@@ -83,6 +91,9 @@ impl Shared {
                 .collect(),
             mailboxes: (0..cores).map(|_| Arc::new(Mailbox::default())).collect(),
             commands,
+            catalogue: ArcSwap::default(),
+            catalogue_version: AtomicU64::new(0),
+            catalogue_change: tokio::sync::Mutex::new(()),
             sql: Sql::new(&settings.tables.sql),
             clients: Clients::default(),
             slowlog: SlowLog::default(),
@@ -118,6 +129,24 @@ impl Shared {
     pub fn change_replication_id(&self) {
         let id = self.replication_id.lock();
         *id.unwrap_or_else(PoisonError::into_inner) = random_id();
+    }
+
+    /// Of the catalogue of tables; 0: there has never been one.
+    #[inline]
+    pub fn catalogue_version(&self) -> u64 {
+        self.catalogue_version.load(Ordering::Acquire)
+    }
+
+    /// Makes a catalogue known to all cores, unless they know a newer one.
+    pub fn publish_catalogue(&self, catalogue: Catalogue) {
+        let catalogue = Arc::new(catalogue);
+        self.catalogue
+            .rcu(|known| match known.version < catalogue.version {
+                true => catalogue.clone(),
+                false => known.clone(),
+            });
+        let version = catalogue.version;
+        self.catalogue_version.fetch_max(version, Ordering::AcqRel);
     }
 
     /// Commands run by all cores.

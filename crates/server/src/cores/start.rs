@@ -20,6 +20,7 @@ use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
 use crate::listener::{self, ListenError};
 use crate::settings::Settings;
 use crate::shared::{now_ms, random_seed};
+use crate::tables::catalogue_change;
 use crate::{Shared, loading, log, session};
 
 /// Why a node did not start: one line for whoever started it.
@@ -100,6 +101,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
         let text = format!("replayed {entries} entries of the log in {seconds:.3} s");
         log::notice(&settings, &text);
     }
+    let catalogue = catalogue_change::kept(&*stores.rows).map_err(StartError::Recover)?;
     let map = Map::of_regions(recovered.regions.len(), cores);
     let durable = Durable::start(stores, settings.log_sync, recovered.progress);
     let durable = durable.map_err(StartError::Thread)?;
@@ -116,6 +118,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
         })
         .collect();
     let shared = Arc::new(Shared::with(settings, map, commands, Some(durable)));
+    shared.publish_catalogue(catalogue);
     let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;
     serve(shared, homes, Some(checkpoints), Vec::new())
 }
