@@ -183,7 +183,7 @@ impl Leader {
     }
 
     /// What time brings.
-    pub fn turn(&mut self, rows: &mut Rows, now: u64, out: &mut Vec<Action>) {
+    pub fn turn(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
         let has_work = rows.dirty().next().is_some() || rows.bytes() > self.limits.soft_bytes;
         self.tenure.turn(&self.limits, rows, now, has_work, out);
         self.loads.turn(&self.limits, rows, now, out);

@@ -35,6 +35,8 @@ pub struct Batch {
     pub ticket: usize,
     pub client: Arc<Client>,
     pub commands: Kept,
+    /// Commands that are not to be run because rows of tables could not be had, and why.
+    pub refused: Vec<(usize, Refusal)>,
     /// Statistics number and database of each command.
     pub heads: Vec<(u16, DbIndex)>,
     /// The replies, one behind the other, and where each ends.
@@ -57,14 +59,28 @@ impl Batch {
             ticket: 0,
             client,
             commands: Kept::default(),
+            refused: Vec::new(),
             heads: Vec::new(),
             replies: Reply::new(Protocol::Resp2),
             ends: Vec::new(),
         })
     }
 
+    /// Why the command at this place is not to be run, if it is not.
+    #[inline]
+    pub fn refusal(&self, at: usize) -> Option<&Refusal> {
+        let found = self.refused.iter().find(|(refused, _)| *refused == at);
+        found.map(|(_, refusal)| refusal)
+    }
+
+    #[inline]
+    pub fn is_refused(&self, at: usize) -> bool {
+        self.refusal(at).is_some()
+    }
+
     /// Ready for other commands.
     pub fn clear(&mut self) {
+        self.refused.clear();
         self.writes = false;
         self.commands.clear();
         empty(&mut self.heads);

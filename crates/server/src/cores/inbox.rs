@@ -109,6 +109,11 @@ impl Core {
             Message::Entries { region, entries } => self.on_entries(region, entries),
             Message::Raft { from, messages } => self.on_raft(from, messages),
             Message::Task(task) => self.on_task(*task),
+            Message::Table(word) => self.on_word(*word),
+            Message::TableAsk(asked) => self.on_table_ask(*asked),
+            Message::TableTold { ticket, told } => {
+                let _ = self.tickets.deliver(ticket, Answer::Told(told));
+            }
             Message::Cut {
                 region,
                 index,

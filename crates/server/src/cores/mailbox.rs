@@ -107,6 +107,14 @@ pub enum Message {
     },
     /// Of the node's own thread (cluster).
     Task(Box<Task>),
+    /// A database has spoken about rows of a region of this core.
+    Table(Box<crate::tables::Word>),
+    /// A question about rows of a region of this core; answered by `TableTold`.
+    TableAsk(Box<crate::tables::Asked>),
+    TableTold {
+        ticket: usize,
+        told: Box<Result<crate::tables::Told, base::Refusal>>,
+    },
     /// What the log of a region has up to `index` is in the store, on disk. So many bytes may be kept for peers that lag.
     Cut {
         region: RegionId,

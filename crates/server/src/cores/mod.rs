@@ -92,6 +92,10 @@ pub struct Core {
     pub(crate) parked: RefCell<HashMap<RegionId, Vec<(u64, Bytes)>>>,
     /// By place: what meta was told last (cluster).
     pub(crate) last_reports: RefCell<BTreeMap<RegionId, ReplicaReport>>,
+    /// What databases said about regions that are lent.
+    pub(crate) words: RefCell<Vec<crate::tables::Word>>,
+    /// Set just before a command is run whose rows of tables could not be had: why.
+    pub(crate) row_failure: Cell<Option<Box<base::Refusal>>>,
     /// Set just before a command is run that was found to be allowed to read.
     pub(crate) is_sure: Cell<bool>,
     boot_ms: Cell<u64>,
@@ -135,6 +139,8 @@ impl Core {
             outbox: RefCell::default(),
             parked: RefCell::default(),
             last_reports: RefCell::default(),
+            words: RefCell::default(),
+            row_failure: Cell::default(),
             is_sure: Cell::default(),
             boot_ms: Cell::default(),
             again: Cell::default(),

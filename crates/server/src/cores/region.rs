@@ -20,6 +20,8 @@ pub struct Region {
     pub space: Keyspace,
     /// Its part in the log, on a durable node.
     pub member: Option<Box<Member>>,
+    /// Version of the catalogue of tables that its log has, as far as its leader has looked.
+    pub catalogue_seen: u64,
     interest: HashMap<Box<[u8]>, Interest>,
     /// Interest added since the last sweep.
     added: usize,
@@ -62,6 +64,7 @@ impl Region {
             id,
             space: Keyspace::new(seed),
             member: None,
+            catalogue_seen: 0,
             interest: HashMap::new(),
             added: 0,
         }

@@ -46,11 +46,15 @@ pub enum Absent {
 }
 
 /// What a command needs that is not in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cold {
     pub region: RegionId,
     pub keys: Vec<(DbIndex, Box<[u8]>)>,
     pub rows: Vec<ColdRows>,
+    /// Rows of tables.
+    pub table_rows: Vec<table::RowId>,
+    /// Whether the region has to hear first which tables there are.
+    pub is_behind: bool,
     /// For the next attempt.
     pub again: Again,
 }
@@ -170,6 +174,14 @@ impl Core {
             if self.shared.cluster.is_some() && !self.may_read(region) {
                 return Err(Absent::Unsure(region.id));
             }
+            if region.is_behind(self.shared.catalogue_version()) {
+                return Err(Absent::Cold(Box::new(Cold {
+                    region: region.id,
+                    is_behind: true,
+                    ..Cold::default()
+                })));
+            }
+            let row_failure = self.row_failure.take();
             let before = reply.len();
             let settings = self.settings();
             let again = self.again.take();
@@ -184,6 +196,19 @@ impl Core {
             );
             let ran = self.invoke(call, view, args, reply);
             region.space.read_cached(false);
+            if region.space.has_missing_rows() {
+                let table_rows = region.space.take_missing_rows();
+                reply.truncate(before);
+                if let Some(refusal) = row_failure {
+                    self.refuse(&refusal, reply);
+                    return Ok(Ran::Refused);
+                }
+                return Err(Absent::Cold(Box::new(Cold {
+                    region: region.id,
+                    table_rows,
+                    ..Cold::default()
+                })));
+            }
             if region.space.has_missing() {
                 reply.truncate(before);
                 let rows = region.space.take_cold();
@@ -204,6 +229,7 @@ impl Core {
                         tries,
                         seed: Some(seed),
                     },
+                    ..Cold::default()
                 })));
             }
             let mut met = Vec::new();

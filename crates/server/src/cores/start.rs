@@ -278,6 +278,7 @@ fn run(
         }
         if core.shared.durable.is_some() {
             tokio::task::spawn_local(core.clone().run_composer());
+            tokio::task::spawn_local(core.clone().run_tables());
         }
         if id == 0 {
             tokio::task::spawn_local(core.clone().run_save_points());

@@ -33,6 +33,9 @@ pub enum Answer {
     Sure(bool),
     /// What became of changes to a held region, on a cluster node.
     Kept(Fate),
+    /// What became of a wait for rows of tables; `None`: the office ended, look again.
+    Table(Option<table::leader::End>),
+    Told(Box<Result<crate::tables::Told, base::Refusal>>),
 }
 
 enum State {

@@ -108,6 +108,7 @@ impl Core {
             self.fail_region(id);
         }
         self.keep_in_bounds();
+        self.tend(id);
         self.serve_waiting_reads(id);
         if more_due {
             self.expire_rows(id);

@@ -34,6 +34,9 @@ const ENTRY_BYTES: usize = 1024 * 1024;
 /// turn meanwhile.
 const MOST_FLIGHTS: usize = 64;
 
+/// The command that carries what a leader's desk proposes; see `tables::desk`.
+const ROW_APPLY: &[u8] = b"row.apply";
+
 /// Whether a command goes through the log as it is. The others are logged by what they changed
 /// ([`super::commit`]): their outcome depends on how values lie in memory.
 pub fn is_logged_as_given(row: &Command) -> bool {
@@ -107,7 +110,9 @@ impl Core {
         for id in waiting {
             self.compose(id);
             let mut home = self.home.borrow_mut();
-            if home.turn_mut(id).is_some_and(|turn| !turn.is_empty()) {
+            let desk = home.region_mut(id).and_then(|region| region.desk_mut());
+            let proposes = desk.is_some_and(|desk| desk.has_proposals());
+            if proposes || home.turn_mut(id).is_some_and(|turn| !turn.is_empty()) {
                 self.turns.borrow_mut().push(id);
             }
         }
@@ -144,10 +149,14 @@ impl Core {
         }
         loop {
             let mut home = self.home.borrow_mut();
-            if home.turn_mut(id).is_none_or(|turn| turn.is_empty()) || not_now(&home) {
+            let desk = home.region_mut(id).and_then(|region| region.desk_mut());
+            let proposes = desk.is_some_and(|desk| desk.has_proposals());
+            let is_empty = home.turn_mut(id).is_none_or(|turn| turn.is_empty());
+            if is_empty && !proposes || not_now(&home) {
                 return;
             }
-            let batches = {
+            let catalogue_version = self.shared.catalogue_version();
+            let (entries, batches) = {
                 let Some(region) = home.region_mut(id) else {
                     return;
                 };
@@ -163,12 +172,33 @@ impl Core {
                 if region.member.as_deref().is_none_or(is_busy) {
                     return;
                 }
-                home.turn_mut(id).map(take_entry).unwrap_or_default()
+                let is_behind = region.is_behind(catalogue_version);
+                let entries = match region.desk_mut() {
+                    Some(desk) => desk.take_proposals(),
+                    None => Vec::new(),
+                };
+                let batches = match is_behind {
+                    // Which keys are rows is not in the log yet.
+                    true => Vec::new(),
+                    false => home.turn_mut(id).map(take_entry).unwrap_or_default(),
+                };
+                if is_behind && entries.is_empty() {
+                    drop(home);
+                    return self.tend(id);
+                }
+                (entries, batches)
             };
             let Some(region) = home.region_mut(id) else {
                 return;
             };
-            let proposed = self.propose(region, batches);
+            let batches = match region.space.has_tables() {
+                true => self.only_ready_of(region, batches),
+                false => batches,
+            };
+            if entries.is_empty() && batches.is_empty() {
+                continue;
+            }
+            let proposed = self.propose(region, entries, batches);
             drop(home);
             match proposed {
                 Ok(()) => self.drive(id),
@@ -193,10 +223,24 @@ impl Core {
         }
     }
 
+    /// Those of the batches that may go now; the others wait for rows of tables.
+    fn only_ready_of(
+        self: &Rc<Self>,
+        region: &mut Region,
+        batches: Vec<BatchBox>,
+    ) -> Vec<BatchBox> {
+        let member = region.member.as_deref_mut();
+        match member.and_then(|member| member.desk.as_deref_mut()) {
+            Some(desk) => self.only_ready(region.id, &region.space, desk, batches),
+            None => batches,
+        }
+    }
+
     /// Proposes one entry of these batches; gives them back if the log does not take it.
     fn propose(
         &self,
         region: &mut Region,
+        entries: Vec<table::Entry>,
         batches: Vec<BatchBox>,
     ) -> Result<(), (Refused, Vec<BatchBox>)> {
         let Some(mut member) = region.member.take() else {
@@ -207,10 +251,15 @@ impl Core {
         let mut entry = EntryWriter::new();
         let mut serves = VecDeque::new();
         let mut count = 0;
+        for table_entry in &entries {
+            let bytes = table_entry.encode();
+            entry.push(0, [ROW_APPLY, &bytes].into_iter());
+            count += 1;
+        }
         for batch in &batches {
             for (at, &(stat, db)) in batch.heads.iter().enumerate() {
                 let row = self.shared.commands.row(stat as usize);
-                if !row.is_write() {
+                if !row.is_write() || batch.is_refused(at) {
                     continue;
                 }
                 let args = batch.commands.args(at);
@@ -228,7 +277,7 @@ impl Core {
                 let mut line = (&mut entry, &mut count, &mut serves);
                 for (at, &(stat, db)) in batch.heads.iter().enumerate() {
                     let row = self.shared.commands.row(stat as usize);
-                    if row.is_write() {
+                    if row.is_write() && !batch.is_refused(at) {
                         let args = batch.commands.args(at);
                         self.serve_behind(region, behind, row, db, &args, &mut line);
                     }
@@ -240,6 +289,7 @@ impl Core {
             let (index, term) = (member.replica.last_index(), member.replica.term());
             member.take_off(Flight {
                 seed,
+                tables: entries,
                 batches,
                 serves,
                 ..Flight::new(index, term, stamp_ms)
@@ -254,6 +304,9 @@ impl Core {
             return Ok(());
         };
         region.member = Some(member);
+        if let Some(desk) = region.desk_mut() {
+            desk.put_back(entries);
+        }
         for serve in serves.into_iter().rev() {
             self.put_back(region, serve.waiter, serve.db, &serve.key);
         }

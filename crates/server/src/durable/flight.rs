@@ -24,8 +24,11 @@ impl Core {
     ) -> Vec<(Arc<Waiter>, Vec<u8>)> {
         let settings = self.settings().clone();
         let mut answers = Vec::new();
-        let mut nth = 0;
+        let mut nth = flight.tables.len();
         region.space.continue_entry(flight.index);
+        for entry in flight.tables.drain(..) {
+            region.space.apply_table_entry(flight.stamp_ms, entry);
+        }
         for (db, key, deadline_ms) in &flight.due {
             if region.space.expire_key(*db, key, *deadline_ms) {
                 self.stats().expired_keys.add(1);
@@ -48,6 +51,11 @@ impl Core {
                     client: &batch.client,
                     is_held: false,
                 };
+                if let Some(refusal) = batch.refusal(at) {
+                    self.refuse(&refusal.clone(), &mut batch.replies);
+                    batch.ends.push(batch.replies.len());
+                    continue;
+                }
                 let is_write = row.is_write();
                 let seed = match is_write {
                     true => seed_of(flight.seed, nth),
@@ -109,6 +117,10 @@ impl Core {
                     self.put_back(region, serve.waiter, serve.db, &serve.key);
                 }
             }
+        }
+        // What missed a row was answered so; there was none when it was proposed.
+        if region.space.has_missing_rows() {
+            region.space.take_missing_rows();
         }
         answers
     }

@@ -163,10 +163,11 @@ impl Core {
     }
 
     /// Throws away what is in memory of a region: the store has what its log has.
-    pub(crate) fn undo(&self, region: &mut Region) {
+    pub(crate) fn undo(self: &Rc<Self>, region: &mut Region) {
         let Some(durable) = &self.shared.durable else {
             return;
         };
+        self.close_desk(region);
         let home = region.space.home();
         match open_space(&durable.stores.rows, home, self.next_seed()) {
             Ok(space) => {

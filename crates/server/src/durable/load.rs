@@ -111,6 +111,18 @@ impl Core {
 
     /// Gets what a command of a region of this core needed; it is to be run again, at once.
     pub(crate) async fn bring(self: &Rc<Self>, cold: Cold) {
+        if cold.is_behind {
+            self.follow_catalogue(cold.region).await;
+            return self.begin_batch();
+        }
+        if !cold.table_rows.is_empty() {
+            let failed = self.bring_rows(cold.region, cold.table_rows).await;
+            self.begin_batch();
+            let why = failed.into_iter().next();
+            return self
+                .row_failure
+                .set(why.map(|(_, refusal)| Box::new(refusal)));
+        }
         if !cold.keys.is_empty() {
             self.load_home(cold.region, &cold.keys).await;
         }

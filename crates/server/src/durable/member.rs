@@ -11,11 +11,14 @@ use super::Progress;
 use super::keep::Kept;
 use crate::cluster::Peers;
 use crate::cores::{BatchBox, Region, RegionId, Waiter};
+use crate::tables::Desk;
 
 pub struct Member {
     pub replica: Replica,
     /// On a cluster node.
     pub peers: Option<Box<Peers>>,
+    /// What its leader does about rows of tables; only while it leads.
+    pub desk: Option<Box<Desk>>,
     /// Proposed and not applied, in the order of the log.
     pub flights: VecDeque<Flight>,
     /// Committed and not applied; more than the one being applied only while that waits.
@@ -56,6 +59,8 @@ pub struct Flight {
     pub term: u64,
     pub stamp_ms: u64,
     pub seed: u64,
+    /// What the leader's desk proposed; runs before the batches.
+    pub tables: Vec<table::Entry>,
     pub batches: Vec<BatchBox>,
     /// Keys to be removed because their time has come; then there are no batches.
     pub due: Vec<(DbIndex, Box<[u8]>, u64)>,
@@ -116,6 +121,7 @@ impl Member {
         Member {
             replica,
             peers: None,
+            desk: None,
             open: None,
             busy_since_ms: 0,
             rows,

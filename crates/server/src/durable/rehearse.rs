@@ -44,11 +44,14 @@ impl Core {
             return Vec::new();
         }
         let settings = self.settings().clone();
-        let mut nth = 0;
+        let mut nth = flight.tables.len();
         space.read_cached(true);
         for batch in &flight.batches {
             for (at, &(stat, db)) in batch.heads.iter().enumerate() {
                 let row = self.shared.commands.row(stat as usize);
+                if batch.is_refused(at) {
+                    continue;
+                }
                 let args = batch.commands.args(at);
                 let seed = seed_of(flight.seed, nth);
                 nth += usize::from(row.is_write());

@@ -14,8 +14,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{DbIndex, Refusal};
-use command::{Keys, Run};
+use command::{Command, Keys, Run};
 use keyspace::rows::ColdRows;
+use resp::Args;
 
 use crate::clients::Client;
 use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Ran, RegionId, Ticket};
@@ -149,12 +150,26 @@ impl Core {
         });
     }
 
+    fn commands_of<'a>(
+        &'a self,
+        batch: &'a BatchBox,
+    ) -> impl Iterator<Item = (&'a Command, DbIndex, Args<'a>)> {
+        let heads = batch.heads.iter().enumerate();
+        heads.map(|(at, &(stat, db))| {
+            let row = self.shared.commands.row(stat as usize);
+            (row, db, batch.commands.args(at))
+        })
+    }
+
     async fn run_group(self: &Rc<Self>) {
         let mut group = Group {
             core: self,
             members: Vec::new(),
         };
         group.fill(None);
+        let batches = group.members.iter().map(|wide| &wide.batch);
+        self.bring_named(batches.flat_map(|batch| self.commands_of(batch)))
+            .await;
         let regions = group.regions();
         let mut again = Again::chosen(self.next_seed());
         let mut held = loop {

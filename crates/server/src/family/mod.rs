@@ -16,6 +16,7 @@ mod persistence;
 mod rows;
 mod server;
 mod slowlog;
+mod table_rows;
 mod transactions;
 
 /// The rows of all families of this crate.
@@ -33,5 +34,6 @@ pub const ALL: &[&[SessionCommand]] = &[
     persistence::ROWS,
     server::ROWS,
     slowlog::ROWS,
+    table_rows::ROWS,
     transactions::ROWS,
 ];

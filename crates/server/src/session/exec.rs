@@ -214,6 +214,12 @@ async fn run_here(
         }
         return Ok(());
     }
+    let heads = multi.heads.iter().enumerate();
+    let named = heads.map(|(at, &(_, stat))| {
+        let row = session.core.shared.commands.row(stat);
+        (row, session.db, multi.commands.args(at))
+    });
+    session.core.bring_named(named).await;
     if !regions.is_empty() {
         let held = session.core.hold(&regions).await;
         if let Some(slot) = multi.slot {

@@ -166,6 +166,8 @@ impl Connection {
             }
             return;
         }
+        core.bring_named(std::iter::once((call.row, call.db, args)))
+            .await;
         let before = out.len();
         let mut again = Again::chosen(core.next_seed());
         let mut held = loop {

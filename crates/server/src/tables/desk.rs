@@ -1,0 +1,481 @@
+//! The leader's desk: what the leader of a region does about its rows of tables, between log and SQL.
+//!
+//! ```text
+//!   entries applied ─┐                          ┌─► proposals ─► the region's next entry (`durable::compose`)
+//!   words of SQL ────┼─► tend: table::Leader ───┼─► Load, Flush ─► `Sql`, whose word comes back as a message
+//!   time ────────────┘                          └─► Done ─► who waits for a row, for SQL, for a drain
+//! ```
+//!
+//! The one idea: a desk belongs to one term. It is opened when the replica leads and has applied an entry of its term, and closed with
+//! everything on it when that is over; whoever waited looks again. What decides is `table::Leader`; here it meets threads.
+//!
+//! **Invariants.** Proposals enter the log of this term, once and in order. A batch is proposed only when every row it names is cached and no entry
+//! on its way lets one go, so applying it never has to wait for SQL. Nothing is tended while memory is ahead of the log.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use table::entry::Entry;
+use table::leader::{Action, End, Fault, Leader, Numbers, Read, Wrote};
+use table::rows::{Applied, What};
+use table::{RowId, Rows, Table};
+
+use super::catalogue::Catalogue;
+use crate::cores::{Answer, BatchBox, Core, Message, Region, RegionId};
+use crate::durable::Member;
+
+/// Bytes of proposals in one log entry, roughly; at least one proposal.
+const PROPOSED_BYTES: usize = 1024 * 1024;
+
+/// Between two looks at the desks: while rows wait for something, and else.
+const BUSY: Duration = Duration::from_millis(5);
+const IDLE: Duration = Duration::from_millis(100);
+
+pub struct Desk {
+    pub(super) leader: Leader,
+    term: u64,
+    /// The catalogue whose schemas were proposed.
+    catalogue: u64,
+    /// For the next entry of the log.
+    proposals: VecDeque<Entry>,
+    /// Rows that entries on their way may let go, and how many of these.
+    leaving: BTreeMap<RowId, u32>,
+    /// Batches that name such rows.
+    behind: Vec<BatchBox>,
+    /// Tickets of this core that wait for a `Done`.
+    pub(super) waiting: BTreeSet<u64>,
+    /// Tickets that wait until something is done about a dead letter.
+    pub(super) letters: Vec<(RowId, usize)>,
+    out: Vec<Action>,
+}
+
+/// What the database said, on its way to the core that asked.
+pub struct Word {
+    region: RegionId,
+    term: u64,
+    number: u64,
+    said: Said,
+}
+
+pub enum Said {
+    Loaded(Result<Vec<Read>, Fault>),
+    Flushed(Result<Vec<Wrote>, Fault>),
+}
+
+/// What is to be done when the region is let go.
+#[derive(Default)]
+struct Todo {
+    actions: Vec<Action>,
+    letters: Vec<usize>,
+    batches: Vec<BatchBox>,
+    closed: Vec<u64>,
+    proposes: bool,
+    term: u64,
+}
+
+impl Desk {
+    fn open(core: &Core, member: &Member, rows: &Rows) -> Desk {
+        let replica = &member.replica;
+        let limits = super::limits(&core.shared, &core.settings());
+        Desk {
+            leader: Leader::new(limits, replica.id(), replica.term(), rows, core.now_ms()),
+            term: replica.term(),
+            catalogue: 0,
+            proposals: VecDeque::new(),
+            leaving: BTreeMap::new(),
+            behind: Vec::new(),
+            waiting: BTreeSet::new(),
+            letters: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    pub fn has_proposals(&self) -> bool {
+        !self.proposals.is_empty()
+    }
+
+    pub(super) fn propose(&mut self, entry: Entry) {
+        self.proposals.push_back(entry);
+    }
+
+    /// What goes into the next entry; rows it may let go are not to be counted on any more.
+    pub fn take_proposals(&mut self) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while bytes < PROPOSED_BYTES
+            && let Some(entry) = self.proposals.pop_front()
+        {
+            bytes += size(&entry);
+            each_leaving(&entry, |id| self.note_leaving(id));
+            taken.push(entry);
+        }
+        taken
+    }
+
+    /// The log did not take these.
+    pub fn put_back(&mut self, entries: Vec<Entry>) {
+        for entry in entries.into_iter().rev() {
+            each_leaving(&entry, |id| note_gone(&mut self.leaving, id));
+            self.proposals.push_front(entry);
+        }
+    }
+
+    pub fn note_leaving(&mut self, id: &RowId) {
+        *self.leaving.entry(id.clone()).or_default() += 1;
+    }
+
+    pub fn is_leaving(&self, id: &RowId) -> bool {
+        self.leaving.contains_key(id)
+    }
+
+    pub fn wait_behind(&mut self, batch: BatchBox) {
+        self.behind.push(batch);
+    }
+
+    fn on_applied(&mut self, rows: &Rows, applied: &Applied, now_ms: u64) {
+        let out = &mut self.out;
+        self.leader.on_applied(rows, applied, now_ms, out);
+        if matches!(applied.what, What::Kicked | What::Discarded) {
+            applied
+                .rows
+                .iter()
+                .for_each(|id| note_gone(&mut self.leaving, id));
+        }
+    }
+
+    /// Tickets of those who waited for something to be done about these letters.
+    fn take_letters(&mut self, applied: &Applied) -> Vec<usize> {
+        if !matches!(applied.what, What::Retried { .. } | What::Discarded) {
+            return Vec::new();
+        }
+        let about = |(id, _): &mut (RowId, usize)| applied.rows.contains(id);
+        let done = self.letters.extract_if(.., about);
+        done.map(|(_, ticket)| ticket).collect()
+    }
+
+    /// Proposes what the region does not know of the catalogue; whether it knows all of it.
+    fn follow(&mut self, catalogue: &Catalogue, rows: Option<&Rows>) -> bool {
+        let known = |table: &Arc<Table>| {
+            let known = rows.and_then(|rows| rows.table(table.id));
+            known.is_some_and(|known| known.epoch >= table.epoch)
+        };
+        let behind = catalogue.tables.values().filter(|it| !known(it));
+        let is_there = |id: &&u32| rows.is_some_and(|rows| rows.table(**id).is_some());
+        let gone = catalogue.dropped.iter().filter(is_there);
+        let behind: Vec<Entry> = behind
+            .map(|table| Entry::Schema(Table::clone(table)))
+            .chain(gone.map(|&table| Entry::Drop { table }))
+            .collect();
+        let follows = behind.is_empty();
+        if self.catalogue != catalogue.version {
+            self.catalogue = catalogue.version;
+            self.proposals.extend(behind);
+        }
+        follows
+    }
+
+    /// Whether time brings something soon.
+    fn is_busy(&self, rows: &Rows) -> bool {
+        !self.waiting.is_empty() || self.has_proposals() || rows.dirty().next().is_some()
+    }
+}
+
+fn size(entry: &Entry) -> usize {
+    match entry {
+        Entry::Loaded { rows, .. } => rows.len() * 256,
+        Entry::Flushed(rows) => rows.len() * 32,
+        Entry::Kick(rows) => rows.len() * 32,
+        _ => 256,
+    }
+}
+
+fn each_leaving(entry: &Entry, mut each: impl FnMut(&RowId)) {
+    match entry {
+        Entry::Kick(rows) => rows.iter().for_each(|(id, _)| each(id)),
+        Entry::Discard { id, .. } => each(id),
+        _ => {}
+    }
+}
+
+fn note_gone(leaving: &mut BTreeMap<RowId, u32>, id: &RowId) {
+    if let Some(count) = leaving.get_mut(id) {
+        *count -= 1;
+        if *count == 0 {
+            leaving.remove(id);
+        }
+    }
+}
+
+/// Whether this replica may have a desk now.
+fn has_office(member: &Member) -> bool {
+    !member.failed && (member.peers.is_none() || member.replica.is_serving())
+}
+
+impl Region {
+    /// Whether this is the leader and has not heard yet which tables there are.
+    #[inline]
+    pub fn is_behind(&self, catalogue_version: u64) -> bool {
+        self.catalogue_seen != catalogue_version
+            && self.member.as_ref().is_some_and(|member| {
+                !member.failed && (member.peers.is_none() || member.replica.is_leader())
+            })
+    }
+
+    /// The desk of the term that is now.
+    pub(crate) fn desk_mut(&mut self) -> Option<&mut Desk> {
+        let member = self.member.as_deref_mut()?;
+        let term = member.replica.term();
+        member.desk.as_deref_mut().filter(|desk| desk.term == term)
+    }
+
+    /// Numbers of a region that has a desk.
+    pub(super) fn table_numbers(&mut self, now_ms: u64) -> Option<Numbers> {
+        let desk = self.member.as_mut()?.desk.as_deref_mut()?;
+        let rows = self.space.table_rows()?;
+        Some(desk.leader.numbers(rows, now_ms))
+    }
+}
+
+impl Core {
+    /// Looks after the rows of a region: after entries were applied, the database has spoken, time has passed.
+    pub(crate) fn tend(self: &Rc<Self>, id: RegionId) {
+        if self.shared.catalogue_version() == 0 {
+            return;
+        }
+        let todo = match self.home.borrow_mut().region_mut(id) {
+            Some(region) => self.tend_region(region),
+            None => return,
+        };
+        self.carry_out(id, todo);
+    }
+
+    fn tend_region(&self, region: &mut Region) -> Todo {
+        let mut todo = Todo::default();
+        let Some(member) = region.member.as_deref_mut() else {
+            return todo;
+        };
+        let is_over = |desk: &Desk| !has_office(member) || desk.term != member.replica.term();
+        if member.desk.as_deref().is_some_and(is_over) {
+            if let Some(desk) = member.desk.take() {
+                todo.close(*desk);
+            }
+            region.space.note_applied(false);
+            region.catalogue_seen = 0;
+        }
+        if !has_office(member) || member.ahead.is_some() {
+            return todo;
+        }
+        let now_ms = self.now_ms();
+        if member.desk.is_none() {
+            region.space.note_applied(true);
+            if let Some(rows) = region.space.table_rows() {
+                member.desk = Some(Box::new(Desk::open(self, member, rows)));
+            }
+        }
+        let applied = region.space.take_applied();
+        let (Some(desk), Some(rows)) = (member.desk.as_deref_mut(), region.space.table_rows())
+        else {
+            return todo;
+        };
+        for applied in &applied {
+            desk.on_applied(rows, applied, now_ms);
+            todo.letters.append(&mut desk.take_letters(applied));
+        }
+        let catalogue = self.shared.catalogue.load();
+        if region.catalogue_seen != catalogue.version && desk.follow(&catalogue, Some(rows)) {
+            region.catalogue_seen = catalogue.version;
+        }
+        let out = &mut desk.out;
+        desk.leader.turn(rows, now_ms, out);
+        todo.term = desk.term;
+        todo.actions = desk.sort_actions();
+        if !applied.is_empty() {
+            todo.batches = std::mem::take(&mut desk.behind);
+        }
+        todo.proposes = desk.has_proposals();
+        todo
+    }
+
+    fn carry_out(self: &Rc<Self>, id: RegionId, todo: Todo) {
+        let lost = || Answer::Table(None);
+        for ticket in todo.closed {
+            let _ = self.tickets().deliver(ticket as usize, lost());
+        }
+        for ticket in todo.letters {
+            let _ = self
+                .tickets()
+                .deliver(ticket, Answer::Table(Some(End::Ready)));
+        }
+        for action in todo.actions {
+            self.act(id, todo.term, action);
+        }
+        if todo.proposes {
+            let mut turns = self.turns.borrow_mut();
+            if !turns.contains(&id) {
+                turns.push(id);
+            }
+            drop(turns);
+            self.wake_composer();
+        }
+        for batch in todo.batches {
+            self.enqueue(batch);
+        }
+    }
+
+    fn act(self: &Rc<Self>, region: RegionId, term: u64, action: Action) {
+        let (core, shared) = (self.id, self.shared.clone());
+        let tell = move |number, said| {
+            if let Some(mailbox) = shared.mailboxes.get(core) {
+                mailbox.send(Message::Table(Box::new(Word {
+                    region,
+                    term,
+                    number,
+                    said,
+                })));
+            }
+        };
+        match action {
+            Action::Propose(_) => {}
+            Action::Load {
+                number,
+                table,
+                keys,
+            } => {
+                let done = move |result| tell(number, Said::Loaded(result));
+                self.shared.sql.load(table, keys, Box::new(done));
+            }
+            Action::Flush {
+                number,
+                table,
+                rows,
+            } => {
+                let done = move |result| tell(number, Said::Flushed(result));
+                self.shared.sql.flush(table, rows, Box::new(done));
+            }
+            Action::Done { ticket, end } => {
+                let answer = Answer::Table(Some(end));
+                let _ = self.tickets().deliver(ticket as usize, answer);
+            }
+        }
+    }
+
+    /// The database has spoken.
+    pub(crate) fn on_word(self: &Rc<Self>, word: Word) {
+        self.begin_batch();
+        let id = word.region;
+        {
+            let mut home = self.home.borrow_mut();
+            if home.region_mut(id).is_none() {
+                if home.is_used(id) {
+                    self.words.borrow_mut().push(word); // lent: when it is back
+                }
+                return;
+            }
+            let Some(region) = home.region_mut(id) else {
+                return;
+            };
+            let rows = region.space.table_rows();
+            let member = region.member.as_deref_mut();
+            let desk = member.and_then(|member| member.desk.as_deref_mut());
+            let (Some(desk), Some(rows)) = (desk, rows) else {
+                return;
+            };
+            if desk.term != word.term {
+                return; // of an office that is over
+            }
+            let (now_ms, out) = (self.now_ms(), &mut desk.out);
+            let leader = &mut desk.leader;
+            match word.said {
+                Said::Loaded(result) => leader.on_loaded(rows, word.number, result, now_ms, out),
+                Said::Flushed(result) => leader.on_flushed(rows, word.number, result, now_ms, out),
+            }
+        }
+        self.tend(id);
+    }
+
+    /// Tends every region of this core; whether time will bring something soon.
+    pub(crate) fn tend_home(self: &Rc<Self>) -> bool {
+        if self.shared.catalogue_version() == 0 {
+            return false;
+        }
+        for word in std::mem::take(&mut *self.words.borrow_mut()) {
+            self.on_word(word);
+        }
+        let places: Vec<RegionId> = self.home.borrow().places().collect();
+        let mut is_busy = false;
+        for id in places {
+            self.tend(id);
+            let mut home = self.home.borrow_mut();
+            let Some(region) = home.region_mut(id) else {
+                continue;
+            };
+            let member = region.member.as_deref();
+            let desk = member.and_then(|member| member.desk.as_deref());
+            if let (Some(desk), Some(rows)) = (desk, region.space.table_rows()) {
+                is_busy |= desk.is_busy(rows);
+            }
+        }
+        is_busy
+    }
+
+    /// The task that lets time pass for desks.
+    pub(crate) async fn run_tables(self: Rc<Self>) {
+        while !self.is_stopping() {
+            self.begin_batch();
+            let pause = match self.tend_home() {
+                true => BUSY,
+                false => IDLE,
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// The region was taken away, or memory was put back to what the store has: whoever waits looks again.
+    pub(crate) fn close_desk(self: &Rc<Self>, region: &mut Region) {
+        let member = region.member.as_deref_mut();
+        if let Some(desk) = member.and_then(|member| member.desk.take()) {
+            let mut todo = Todo::default();
+            todo.close(*desk);
+            region.catalogue_seen = 0;
+            region.space.note_applied(false);
+            for ticket in todo.closed {
+                let _ = self.tickets().deliver(ticket as usize, Answer::Table(None));
+            }
+            let core = self.clone();
+            tokio::task::spawn_local(async move {
+                for batch in todo.batches {
+                    core.enqueue(batch);
+                }
+            });
+        }
+    }
+}
+
+impl Desk {
+    /// Proposals stay here; the rest is for others.
+    fn sort_actions(&mut self) -> Vec<Action> {
+        let mut rest = Vec::new();
+        for action in self.out.drain(..) {
+            match action {
+                Action::Propose(entry) => self.proposals.push_back(entry),
+                Action::Done { ticket, end } => {
+                    self.waiting.remove(&ticket);
+                    rest.push(Action::Done { ticket, end });
+                }
+                other => rest.push(other),
+            }
+        }
+        rest
+    }
+}
+
+impl Todo {
+    fn close(&mut self, desk: Desk) {
+        self.closed.extend(desk.waiting);
+        let letters = desk.letters.into_iter();
+        self.closed.extend(letters.map(|(_, ticket)| ticket as u64));
+        self.batches.extend(desk.behind);
+    }
+}
