@@ -13,6 +13,7 @@ mod latency;
 mod memory;
 mod monitor;
 mod persistence;
+mod row_table;
 mod rows;
 mod server;
 mod slowlog;
@@ -32,6 +33,7 @@ pub const ALL: &[&[SessionCommand]] = &[
     memory::ROWS,
     monitor::ROWS,
     persistence::ROWS,
+    row_table::ROWS,
     server::ROWS,
     slowlog::ROWS,
     table_rows::ROWS,

@@ -153,13 +153,12 @@ impl Sql {
         answer.await
     }
 
-    /// Whether the database answers.
-    pub async fn ping(&self, name: &str) -> Result<(), Fault> {
+    /// Whether the database answers. Asked at once, answered when it is awaited.
+    pub fn ping(&self, backend: &Arc<Backend>) -> impl Future<Output = Result<(), Fault>> + use<> {
         let (done, answer) = answer();
-        let backend = self.backends.get(name).cloned();
-        let backend = backend.ok_or_else(|| unknown(name))?;
+        let backend = backend.clone();
         self.spawn(Answer::new(done), async move { backend.ping().await });
-        answer.await
+        answer
     }
 
     /// Ends the thread. What is under way is answered: what became of it is not known.

@@ -1,3 +1,5 @@
+//! Sql against SQLite in a folder, against nothing, and at its end.
+
 use std::sync::mpsc;
 
 use table::entry::Found;

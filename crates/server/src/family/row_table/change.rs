@@ -1,0 +1,212 @@
+//! What changes a table: CREATE, ADDFIELD, DROPFIELD, DROP.
+
+use std::sync::Arc;
+
+use base::Refusal;
+use resp::{Args, Reply};
+use table::leader::Fault;
+use table::{Field, parse_fields};
+
+use super::{only_durable, text};
+use crate::settings::tables::MAIN;
+use crate::tables::catalogue::Wanted;
+use crate::tables::catalogue_change::change_catalogue;
+use crate::tables::sql::{Shape, no_backend};
+use crate::{Later, Session, Shared};
+
+/// CREATE name FIELDS declaration [BACKEND name] [SQLNAME name] [ADOPT]
+pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        let shared = session.shared().clone();
+        only_durable(&shared)?;
+        let (wanted, adopt) = wanted(&shared, args)?;
+        // Refused before SQL hears of it, if it can be.
+        let (_, table) = shared.catalogue.load().create(wanted.clone())?;
+        let shape = match adopt {
+            true => Shape::Check,
+            false => Shape::Create,
+        };
+        let backend = &wanted.backend;
+        let shaped = shared.sql.reshape(table, shape).await;
+        shaped.map_err(|fault| unchanged(backend, fault))?;
+        change_catalogue(&shared, |known| Ok(known.create(wanted.clone())?.0)).await?;
+        reply.ok();
+        Ok(())
+    })
+}
+
+fn wanted(shared: &Shared, args: &Args<'_>) -> Result<(Wanted, bool), Refusal> {
+    let name = text(args, 2)?;
+    table::name::check("table", name)?;
+    let (mut fields, mut backend, mut sql_name, mut adopt) = (None, None, None, false);
+    let mut at = 3;
+    while at < args.len() {
+        let place = if args.is(at, "FIELDS") {
+            &mut fields
+        } else if args.is(at, "BACKEND") {
+            &mut backend
+        } else if args.is(at, "SQLNAME") {
+            &mut sql_name
+        } else if args.is(at, "ADOPT") {
+            adopt = true;
+            at += 1;
+            continue;
+        } else {
+            return Err(Refusal::Syntax);
+        };
+        if place.replace(text(args, at + 1)?).is_some() {
+            return Err(Refusal::Syntax);
+        }
+        at += 2;
+    }
+    let fields = fields.ok_or(Refusal::new(
+        "ERR say which fields the table has: FIELDS 'age:int64=0,name:string'",
+    ))?;
+    let wanted = Wanted {
+        name: name.into(),
+        backend: backend_of(shared, backend)?,
+        sql_name: sql_name.unwrap_or(name).into(),
+        fields: parse_fields(fields, 1)?,
+    };
+    Ok((wanted, adopt))
+}
+
+/// The backend that was named; else `main`, or the only one there is.
+fn backend_of(shared: &Shared, named: Option<&str>) -> Result<String, Refusal> {
+    let known: Vec<&str> = shared.sql.backends().map(|it| it.name()).collect();
+    match (named, known.as_slice()) {
+        (Some(name), known) if known.contains(&name) => Ok(name.into()),
+        (Some(name), _) => {
+            table::name::check("backend", name)?;
+            Err(Refusal::text_of(format!("ERR {}", no_backend(name))))
+        }
+        (None, known) if known.contains(&MAIN) => Ok(MAIN.into()),
+        (None, [only]) => Ok((*only).into()),
+        (None, []) => Err(Refusal::text_of(format!("ERR {}", no_backend(MAIN)))),
+        (None, known) => Err(Refusal::text_of(format!(
+            "ERR say which backend the table is in: BACKEND {}",
+            known.join(" | BACKEND ")
+        ))),
+    }
+}
+
+/// ADDFIELD name field:kind[=default]
+pub fn add_field<'a>(
+    session: &'a mut Session,
+    args: &'a Args<'a>,
+    reply: &'a mut Reply,
+) -> Later<'a> {
+    Box::pin(async move {
+        let shared = session.shared().clone();
+        only_durable(&shared)?;
+        let name = text(args, 2)?;
+        let mut fields = parse_fields(text(args, 3)?, 1)?;
+        let (Some(field), true) = (fields.pop(), fields.is_empty()) else {
+            return Err(Refusal::new("ERR add one field at a time"));
+        };
+        let add = |shared: &Shared, field: Field| shared.catalogue.load().with_field(name, field);
+        let (_, table) = add(&shared, field.clone())?;
+        let backend = table.backend.clone();
+        let shape = Shape::AddField(field.clone());
+        let shaped = shared.sql.reshape(table, shape).await;
+        shaped.map_err(|fault| unchanged(&backend, fault))?;
+        change_catalogue(&shared, |known| {
+            Ok(known.with_field(name, field.clone())?.0)
+        })
+        .await?;
+        reply.ok();
+        Ok(())
+    })
+}
+
+/// DROPFIELD name field [KEEPSQL]
+pub fn drop_field<'a>(
+    session: &'a mut Session,
+    args: &'a Args<'a>,
+    reply: &'a mut Reply,
+) -> Later<'a> {
+    Box::pin(async move {
+        let shared = session.shared().clone();
+        only_durable(&shared)?;
+        let (name, field) = (text(args, 2)?, text(args, 3)?);
+        let keep_sql = keeps_sql(args, 4)?;
+        change_catalogue(&shared, |known| Ok(known.without_field(name, field)?.0)).await?;
+        if !keep_sql {
+            let table = shared
+                .catalogue
+                .load()
+                .named_or_refuse(name.as_bytes())?
+                .clone();
+            let what = format!(
+                "the field is dropped, but its column in '{}'",
+                table.sql_name
+            );
+            let shape = Shape::DropField(field.into());
+            let shaped = shared.sql.reshape(table, shape).await;
+            shaped.map_err(|fault| left_in_sql(&what, fault))?;
+        }
+        reply.ok();
+        Ok(())
+    })
+}
+
+/// DROP name [KEEPSQL]
+pub fn drop_table<'a>(
+    session: &'a mut Session,
+    args: &'a Args<'a>,
+    reply: &'a mut Reply,
+) -> Later<'a> {
+    Box::pin(async move {
+        let shared = session.shared().clone();
+        only_durable(&shared)?;
+        let name = text(args, 2)?;
+        let keep_sql = keeps_sql(args, 3)?;
+        let table = shared
+            .catalogue
+            .load()
+            .named_or_refuse(name.as_bytes())?
+            .clone();
+        let id = table.id;
+        change_catalogue(&shared, |known| {
+            // Another of this name is not the one that was meant.
+            match known.named_or_refuse(name.as_bytes())?.id == id {
+                true => known.drop(name),
+                false => Err(Refusal::new("ERR the table was made anew meanwhile")),
+            }
+        })
+        .await?;
+        if !keep_sql {
+            let what = format!("the table is dropped, but '{}' in SQL", table.sql_name);
+            let shaped = shared.sql.reshape(Arc::clone(&table), Shape::Drop).await;
+            shaped.map_err(|fault| left_in_sql(&what, fault))?;
+        }
+        reply.ok();
+        Ok(())
+    })
+}
+
+fn keeps_sql(args: &Args<'_>, at: usize) -> Result<bool, Refusal> {
+    match args.len() - at.min(args.len()) {
+        0 => Ok(false),
+        1 if args.is(at, "KEEPSQL") => Ok(true),
+        _ => Err(Refusal::Syntax),
+    }
+}
+
+/// SQL did not do its part, and came first.
+fn unchanged(backend: &str, fault: Fault) -> Refusal {
+    Refusal::text_of(match fault {
+        Fault::Transient(why) => format!(
+            "ERR the database of backend '{backend}' does not answer, nothing was changed: {why}"
+        ),
+        Fault::Unfit(why) => format!("ERR nothing was changed, backend '{backend}': {why}"),
+    })
+}
+
+/// SQL did not do its part, and came last.
+fn left_in_sql(what: &str, fault: Fault) -> Refusal {
+    let (Fault::Transient(why) | Fault::Unfit(why)) = fault;
+    Refusal::text_of(format!(
+        "ERR {what} is still there, remove it there by hand: {why}"
+    ))
+}

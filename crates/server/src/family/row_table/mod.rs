@@ -1,0 +1,140 @@
+//! ROW.TABLE: which tables there are, and changing that. Any node may be asked.
+//!
+//! ```text
+//!   CREATE, ADDFIELD      SQL first, then the catalogue: a column is there before anybody writes it
+//!   DROPFIELD, DROP       the catalogue first, then SQL: nobody writes a column that is gone
+//! ```
+//!
+//! Every step may be done twice, so who was told of a failure in the middle simply asks again.
+
+mod change;
+mod show;
+
+use command::{Arity, Command, Flags};
+use resp::{Args, Reply};
+
+use base::Refusal;
+
+use super::rows::{self, ANYTIME, SERVER, sub};
+use crate::tables::catalogue_change::MEMORY_ENGINE;
+use crate::{Session, SessionCommand, SessionRun, Shared};
+
+const CHANGES: Flags = Flags::ADMIN
+    .union(Flags::NOSCRIPT)
+    .union(Flags::NO_MULTI)
+    .union(Flags::STALE);
+const SHOWS: Flags = ANYTIME.union(Flags::NO_MULTI);
+const SINCE: &str = "1.0.0";
+
+const fn row(name: &'static str, arity: Arity, flags: Flags, summary: &'static str) -> Command {
+    sub(SERVER, name, arity, flags, SINCE, summary)
+}
+
+const SUBCOMMANDS: &[Command] = &[
+    row(
+        "row.table|create",
+        Arity::AtLeast(5),
+        CHANGES,
+        "Declares a table over an SQL table, which is made unless one that fits is there.",
+    ),
+    row(
+        "row.table|list",
+        Arity::Exactly(2),
+        SHOWS,
+        "Lists the tables.",
+    ),
+    row(
+        "row.table|show",
+        Arity::Exactly(3),
+        SHOWS,
+        "Describes a table.",
+    ),
+    row(
+        "row.table|addfield",
+        Arity::Exactly(4),
+        CHANGES,
+        "Adds a field to a table, and its column in SQL.",
+    ),
+    row(
+        "row.table|dropfield",
+        Arity::AtLeast(4),
+        CHANGES,
+        "Drops a field of a table, and its column in SQL unless KEEPSQL is given.",
+    ),
+    row(
+        "row.table|drop",
+        Arity::AtLeast(3),
+        CHANGES,
+        "Drops a table with its rows, in SQL too unless KEEPSQL is given.",
+    ),
+    row(
+        "row.table|backends",
+        Arity::Exactly(2),
+        SHOWS,
+        "Lists the SQL databases of this node, whether they answer, and what was asked of them.",
+    ),
+    row(
+        "row.table|help",
+        Arity::Exactly(2),
+        ANYTIME,
+        "Tells about the subcommands.",
+    ),
+];
+
+pub const ROWS: &[SessionCommand] = &[SessionCommand {
+    row: rows::container(
+        SERVER,
+        "row.table",
+        SINCE,
+        "Tables over SQL: declares, changes and shows them.",
+        SUBCOMMANDS,
+    ),
+    run: SessionRun::Subcommands(&[
+        ("row.table|create", SessionRun::Later(change::create)),
+        ("row.table|list", SessionRun::Now(show::list)),
+        ("row.table|show", SessionRun::Now(show::show)),
+        ("row.table|addfield", SessionRun::Later(change::add_field)),
+        ("row.table|dropfield", SessionRun::Later(change::drop_field)),
+        ("row.table|drop", SessionRun::Later(change::drop_table)),
+        ("row.table|backends", SessionRun::Later(show::backends)),
+        ("row.table|help", SessionRun::Now(help)),
+    ]),
+}];
+
+/// Tables are for nodes whose log is on disk.
+fn only_durable(shared: &Shared) -> Result<(), Refusal> {
+    match shared.durable {
+        Some(_) => Ok(()),
+        None => Err(MEMORY_ENGINE),
+    }
+}
+
+/// An argument that is to be text.
+fn text<'a>(args: &Args<'a>, at: usize) -> Result<&'a str, Refusal> {
+    let bytes = args.get(at).ok_or(Refusal::Syntax)?;
+    std::str::from_utf8(bytes).map_err(|_| Refusal::new("ERR an argument is not valid utf-8"))
+}
+
+fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    rows::help(
+        reply,
+        "ROW.TABLE",
+        &[
+            "CREATE <name> FIELDS <field:kind[=default],...> [BACKEND <name>] [SQLNAME <name>] [ADOPT]",
+            "    Declares a table. Kinds: int64, uint64, float64, string, blob. Its rows are the keys",
+            "    <name>:<key>. ADOPT: only over an SQL table that is there.",
+            "LIST",
+            "    Lists the tables.",
+            "SHOW <name>",
+            "    Describes a table.",
+            "ADDFIELD <name> <field:kind[=default]>",
+            "    Adds a field.",
+            "DROPFIELD <name> <field> [KEEPSQL]",
+            "    Drops a field and its column.",
+            "DROP <name> [KEEPSQL]",
+            "    Drops a table and its SQL table, with all rows.",
+            "BACKENDS",
+            "    Lists the SQL databases of this node.",
+        ],
+    )
+}
