@@ -12,13 +12,14 @@ use server::settings::{Setting, kind::Kind, list};
 use crate::config::{Given, env_name};
 use crate::feed::{Wanted, parse_position};
 use crate::pages::Page;
-use crate::{ctl, playground};
+use crate::{ctl, playground, tables};
 
 /// What the command line asks for.
 pub enum Asked {
     Server(Given),
     Playground(playground::Wish),
     Ctl(ctl::Wish),
+    Tables(tables::Wish),
     Feed(Wanted),
     Page(Page),
     /// Help or version: to be printed.
@@ -57,6 +58,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
             },
             Some(("ctl", sub)) => match ctl::wish(sub) {
                 Ok(wish) => Asked::Ctl(wish),
+                Err(line) => Asked::Wrong(line),
+            },
+            Some(("table", sub)) => match tables::wish(sub) {
+                Ok(wish) => Asked::Tables(wish),
                 Err(line) => Asked::Wrong(line),
             },
             Some(("feed", sub)) => wanted(sub),
@@ -156,6 +161,7 @@ fn command() -> Command {
         ))
         .subcommand(playground::command())
         .subcommand(ctl::command())
+        .subcommand(tables::command())
         .subcommand(feed())
         .subcommand(
             Command::new("page")

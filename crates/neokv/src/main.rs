@@ -9,6 +9,7 @@ mod import;
 mod pages;
 mod playground;
 mod table;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         cli::Asked::Server(flags) => start(&flags),
         cli::Asked::Playground(wish) => ended(playground::run(wish)),
         cli::Asked::Ctl(wish) => ended(ctl::run(wish)),
+        cli::Asked::Tables(wish) => ended(tables::run(wish)),
         cli::Asked::Feed(wanted) => ended(feed::print(&wanted)),
         cli::Asked::Page(page) => {
             print!("{}", page.text());
