@@ -164,7 +164,8 @@ impl Keyspace {
 
     /// From now on what is done to rows is noted for [`Keyspace::take_applied`], or not any more.
     pub fn note_applied(&mut self, on: bool) {
-        if let Some(tables) = &mut self.tables {
+        if on || self.tables.is_some() {
+            let tables = self.tables.get_or_insert_default();
             tables.noted = on.then(|| tables.noted.take().unwrap_or_default());
         }
     }
