@@ -280,7 +280,7 @@ impl Failing {
         let written = self.histories.write(node.port, || {
             fail(power);
             // A log that writes into space it has reserved goes on for a while.
-            let deadline = Instant::now() + Duration::from_secs(60);
+            let deadline = Instant::now() + Duration::from_secs(180);
             while power.get(Control::Failures) == 0 && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
