@@ -14,6 +14,8 @@ pub const FIELDS_MAX: usize = 256;
 /// Largest image of a row unless the operator says otherwise.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
+/// Fields an error line names.
+const FIELDS_SHOWN_MAX: usize = 16;
 const FORMAT: u8 = 1;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -85,11 +87,24 @@ impl Table {
         self.field(name).ok_or_else(|| {
             let shown: String = String::from_utf8_lossy(name).chars().take(64).collect();
             Refusal::text_of(format!(
-                "ERR table '{}' has no field '{}'",
+                "ERR table '{}' has no field '{}'; it has {}",
                 self.name,
-                shown.escape_default()
+                shown.escape_default(),
+                self.shown_fields()
             ))
         })
+    }
+
+    /// The names of the fields, or enough of them for an error line.
+    fn shown_fields(&self) -> String {
+        let names: Vec<&str> = self.fields.iter().map(|field| &*field.name).collect();
+        match names.get(..FIELDS_SHOWN_MAX) {
+            Some(first) => {
+                let more = names.len() - first.len();
+                format!("{} and {more} more", first.join(", "))
+            }
+            None => names.join(", "),
+        }
     }
 
     pub fn field_by_id(&self, id: u16) -> Option<&Field> {
@@ -223,7 +238,7 @@ mod tests {
     fn unknown_field() {
         assert_eq!(
             users().field_or_refuse(b"nix").unwrap_err().text(),
-            "ERR table 'users' has no field 'nix'"
+            "ERR table 'users' has no field 'nix'; it has age, name"
         );
     }
 }
