@@ -28,6 +28,8 @@ bitflags::bitflags! {
         /// What it changes depends on how values lie in memory: a replicated log carries what it
         /// changed instead of the command.
         const BY_EFFECT = 1 << 18;
+        /// The server says it to itself, through the log. Clients do not know of it.
+        const INTERNAL = 1 << 19;
     }
 }
 
@@ -41,6 +43,7 @@ pub enum Group {
     List,
     Set,
     SortedSet,
+    Row,
     Transactions,
     Connection,
     Server,
@@ -57,6 +60,7 @@ impl Group {
             Group::List => "list",
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
+            Group::Row => "row",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
             Group::Server => "server",

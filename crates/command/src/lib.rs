@@ -5,16 +5,21 @@
 //! generated `docs/commands.md`. A function sees its arguments, a [`keyspace::View`] or
 //! [`keyspace::Txn`], and the reply it writes; never a connection, a clock or a core.
 //!
+//! Keys that name rows of SQL tables are told from others in one place, [`call`]; the commands on rows are
+//! [`family::row`].
+//!
 //! Commands that are about the session or the server itself (`CLIENT`, `CONFIG`, `MULTI` …) have
 //! their rows and functions in the `server` crate, in the same shape.
 
 pub mod family;
 mod flags;
 mod keys;
+mod on_row;
 mod row;
 pub mod table;
 
 pub use flags::{Flags, Group};
 pub use keys::{Keys, KeysError};
+pub use on_row::{OnRow, RowReadFn, RowWriteFn, call};
 pub use row::{Arity, Attempt, Block, Command, Nil, Run, TimeoutAt, WaitOn};
 pub use table::{Table, wrong_arity};

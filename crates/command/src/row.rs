@@ -4,7 +4,7 @@ use base::{Refusal, number};
 use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
-use crate::{Flags, Group, Keys};
+use crate::{Flags, Group, Keys, OnRow};
 
 /// A command, or a subcommand of one (`name` then is `"object|encoding"`).
 #[derive(Clone, Copy)]
@@ -16,6 +16,8 @@ pub struct Command {
     /// Where the keys are: they decide the regions the command is given.
     pub keys: Keys,
     pub run: Run,
+    /// What becomes of it when a key names a row of a table.
+    pub on_row: OnRow,
     pub flags: Flags,
     pub group: Group,
     /// The Redis version that brought it.
@@ -32,6 +34,7 @@ impl Command {
         arity: Arity::AtLeast(1),
         keys: Keys::None,
         run: Run::Container,
+        on_row: OnRow::Refused,
         flags: Flags::empty(),
         group: Group::Generic,
         since: "1.0.0",
@@ -42,6 +45,10 @@ impl Command {
 
     pub fn is_write(&self) -> bool {
         self.flags.contains(Flags::WRITE)
+    }
+
+    pub fn is_internal(&self) -> bool {
+        self.flags.contains(Flags::INTERNAL)
     }
 }
 

@@ -110,7 +110,12 @@ impl Table {
         Table { rows, index }
     }
 
-    /// The rows in the order of their names; a row's position is its number.
+    /// The rows clients know of, in the order of their names.
+    pub fn listed(&self) -> impl Iterator<Item = &Command> {
+        self.rows.iter().filter(|row| !row.is_internal())
+    }
+
+    /// The rows in the order of their names, internal ones too; a row's position is its number.
     pub fn rows(&self) -> &[Command] {
         &self.rows
     }
@@ -139,10 +144,19 @@ impl Table {
         }
     }
 
-    /// The command `args` names, its subcommand resolved and its arity checked. The number is that
-    /// of the top-level row.
+    /// The command a client names by `args`, its subcommand resolved and its arity checked. The number is
+    /// that of the top-level row.
     #[inline]
     pub fn resolve(&self, args: &Args<'_>) -> Result<(usize, &Command), Refusal> {
+        match self.resolve_logged(args) {
+            Ok((_, row)) if row.is_internal() => Err(unknown_command(args)),
+            resolved => resolved,
+        }
+    }
+
+    /// The same for a command of the log, which may be one that clients cannot give.
+    #[inline]
+    pub fn resolve_logged(&self, args: &Args<'_>) -> Result<(usize, &Command), Refusal> {
         let Some(number) = self.find(args.at(0)) else {
             return Err(unknown_command(args));
         };

@@ -30,6 +30,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::List, "Lists"),
     (Group::Set, "Sets"),
     (Group::SortedSet, "Sorted sets"),
+    (Group::Row, "Rows of SQL tables"),
     (Group::Transactions, "Transactions"),
     (Group::Connection, "Connection"),
     (Group::Server, "Server"),
@@ -37,14 +38,22 @@ const GROUPS: &[(Group, &str)] = &[
 
 fn commands() -> String {
     let table = server::Commands::new();
-    let rows = table.table.rows();
+    let rows: Vec<&Command> = table.table.listed().collect();
+    let ours = rows
+        .iter()
+        .filter(|row| row.name.starts_with("row."))
+        .count();
     let mut page = format!(
         "# Commands\n\nGenerated from the command table by `neokv page commands`; do not edit.\n\n\
-         {} commands, as in Redis 7.0. *Arity* counts the name; −2 means two or more.\n",
-        rows.len()
+         {} commands as in Redis 7.0, and {ours} of our own (`ROW.*`). *Arity* counts the name; −2 means two or more.\n",
+        rows.len() - ours
     );
     for (group, title) in GROUPS {
-        let rows: Vec<&Command> = rows.iter().filter(|row| row.group == *group).collect();
+        let rows: Vec<&Command> = rows
+            .iter()
+            .copied()
+            .filter(|row| row.group == *group)
+            .collect();
         if rows.is_empty() {
             continue;
         }

@@ -13,7 +13,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("resp", &["base"]),
     ("table", &["base"]),
     ("keyspace", &["base", "table"]),
-    ("command", &["base", "resp", "keyspace"]),
+    ("command", &["base", "resp", "table", "keyspace"]),
     ("replica", &["base"]),
     ("meta", &["base"]),
     ("rocks", &["base", "keyspace", "replica"]),

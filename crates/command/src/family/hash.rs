@@ -5,10 +5,10 @@ use base::{Atom, IntText, Refusal, number};
 use keyspace::{Txn, View};
 use resp::{Args, Protocol, Reply};
 
-use super::sample;
 use super::string::counter::float_sum;
+use super::{row, sample};
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
 
 const HASH: Command = Command {
     group: Group::Hash,
@@ -26,6 +26,7 @@ pub const ROWS: &[Command] = &[
         name: "hset",
         arity: Arity::AtLeast(4),
         run: Run::Write(hset),
+        on_row: OnRow::Write(row::hash::hset),
         flags: GROW,
         complexity: "O(N) where N is the number of fields set.",
         summary: "Sets fields of a hash; returns how many are new.",
@@ -35,6 +36,7 @@ pub const ROWS: &[Command] = &[
         name: "hsetnx",
         arity: Arity::Exactly(4),
         run: Run::Write(hsetnx),
+        on_row: OnRow::Write(row::hash::hsetnx),
         flags: GROW,
         summary: "Sets a field of a hash unless it exists.",
         ..HASH
@@ -43,6 +45,7 @@ pub const ROWS: &[Command] = &[
         name: "hmset",
         arity: Arity::AtLeast(4),
         run: Run::Write(hmset),
+        on_row: OnRow::Write(row::hash::hmset),
         flags: GROW,
         complexity: "O(N) where N is the number of fields set.",
         summary: "Sets fields of a hash.",
@@ -52,6 +55,7 @@ pub const ROWS: &[Command] = &[
         name: "hget",
         arity: Arity::Exactly(3),
         run: Run::Read(hget),
+        on_row: OnRow::Read(row::hash::hget),
         flags: READ_FAST,
         summary: "Returns a field of a hash.",
         ..HASH
@@ -60,6 +64,7 @@ pub const ROWS: &[Command] = &[
         name: "hmget",
         arity: Arity::AtLeast(3),
         run: Run::Read(hmget),
+        on_row: OnRow::Read(row::hash::hmget),
         flags: READ_FAST,
         complexity: "O(N) where N is the number of fields asked for.",
         summary: "Returns several fields of a hash.",
@@ -69,6 +74,7 @@ pub const ROWS: &[Command] = &[
         name: "hgetall",
         arity: Arity::Exactly(2),
         run: Run::Read(hgetall),
+        on_row: OnRow::Read(row::hash::hgetall),
         flags: READ,
         complexity: "O(N) where N is the size of the hash.",
         summary: "Returns all fields of a hash with their values.",
@@ -78,6 +84,7 @@ pub const ROWS: &[Command] = &[
         name: "hkeys",
         arity: Arity::Exactly(2),
         run: Run::Read(hkeys),
+        on_row: OnRow::Read(row::hash::hkeys),
         flags: READ,
         complexity: "O(N) where N is the size of the hash.",
         summary: "Returns all fields of a hash.",
@@ -87,6 +94,7 @@ pub const ROWS: &[Command] = &[
         name: "hvals",
         arity: Arity::Exactly(2),
         run: Run::Read(hvals),
+        on_row: OnRow::Read(row::hash::hvals),
         flags: READ,
         complexity: "O(N) where N is the size of the hash.",
         summary: "Returns all values of a hash.",
@@ -96,6 +104,7 @@ pub const ROWS: &[Command] = &[
         name: "hdel",
         arity: Arity::AtLeast(3),
         run: Run::Write(hdel),
+        on_row: OnRow::Write(row::hash::hdel),
         flags: WRITE,
         complexity: "O(N) where N is the number of fields named.",
         summary: "Removes fields of a hash; the last one takes the key with it.",
@@ -105,6 +114,7 @@ pub const ROWS: &[Command] = &[
         name: "hlen",
         arity: Arity::Exactly(2),
         run: Run::Read(hlen),
+        on_row: OnRow::Read(row::hash::hlen),
         flags: READ_FAST,
         summary: "Returns the number of fields of a hash.",
         ..HASH
@@ -113,6 +123,7 @@ pub const ROWS: &[Command] = &[
         name: "hstrlen",
         arity: Arity::Exactly(3),
         run: Run::Read(hstrlen),
+        on_row: OnRow::Read(row::hash::hstrlen),
         flags: READ_FAST,
         since: "3.2.0",
         summary: "Returns the length of a field's value.",
@@ -122,6 +133,7 @@ pub const ROWS: &[Command] = &[
         name: "hexists",
         arity: Arity::Exactly(3),
         run: Run::Read(hexists),
+        on_row: OnRow::Read(row::hash::hexists),
         flags: READ_FAST,
         summary: "Tells whether a hash has a field.",
         ..HASH
@@ -130,6 +142,7 @@ pub const ROWS: &[Command] = &[
         name: "hincrby",
         arity: Arity::Exactly(4),
         run: Run::Write(hincrby),
+        on_row: OnRow::Write(row::hash::hincrby),
         flags: GROW,
         summary: "Adds an integer to a field of a hash.",
         ..HASH
@@ -138,6 +151,7 @@ pub const ROWS: &[Command] = &[
         name: "hincrbyfloat",
         arity: Arity::Exactly(4),
         run: Run::Write(hincrbyfloat),
+        on_row: OnRow::Write(row::hash::hincrbyfloat),
         flags: GROW,
         since: "2.6.0",
         summary: "Adds a floating-point number to a field of a hash.",

@@ -8,6 +8,7 @@ mod generic;
 mod hash;
 mod list;
 mod many_pop;
+pub mod row;
 mod sample;
 mod scan;
 mod set;
@@ -32,6 +33,8 @@ pub const ALL: &[&[Command]] = &[
     list::element::ROWS,
     list::ends::ROWS,
     list::movement::ROWS,
+    row::internal::ROWS,
+    row::single::ROWS,
     scan::ROWS,
     set::ROWS,
     sort::ROWS,

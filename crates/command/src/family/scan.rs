@@ -7,7 +7,8 @@ use base::{Atom, IntText, Refusal, glob, number};
 use keyspace::{Kind, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use super::row;
+use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
 
 const BASE: Command = Command {
     arity: Arity::AtLeast(3),
@@ -31,6 +32,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "hscan",
         run: Run::Read(hscan),
+        on_row: OnRow::Read(row::hash::hscan),
         group: Group::Hash,
         summary: "Walks the fields and values of a hash in steps.",
         ..BASE
@@ -51,14 +53,14 @@ pub const ROWS: &[Command] = &[
     },
 ];
 
-struct Options<'a> {
+pub(super) struct Options<'a> {
     count: usize,
-    pattern: Option<&'a [u8]>,
+    pub(super) pattern: Option<&'a [u8]>,
     kind: Option<&'a [u8]>,
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: &Args<'a>, first: usize) -> Result<Options<'a>, Refusal> {
+    pub(super) fn parse(args: &Args<'a>, first: usize) -> Result<Options<'a>, Refusal> {
         let mut options = Options {
             count: 10,
             pattern: None,
@@ -97,7 +99,7 @@ impl<'a> Options<'a> {
 }
 
 /// A cursor as C's `strtoul` reads it: a sign is allowed, nothing at all is 0.
-fn parse_cursor(text: &[u8]) -> Result<u64, Refusal> {
+pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, Refusal> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] if !digits.is_empty() => (true, digits),
         [b'+', digits @ ..] if !digits.is_empty() => (false, digits),

@@ -167,7 +167,11 @@ fn scripts_leave_no_command_out() {
         }
     }
     let table = command::Table::pure();
-    let names = table.rows().iter().map(|row| row.name.to_uppercase());
+    // Redis has no rows of tables.
+    let theirs = table
+        .listed()
+        .filter(|row| row.group != command::Group::Row);
+    let names = theirs.map(|row| row.name.to_uppercase());
     let missing: Vec<String> = names.filter(|name| !seen.contains(name)).collect();
     assert!(missing.is_empty(), "not in the grammar: {missing:?}");
 }

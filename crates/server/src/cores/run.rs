@@ -3,14 +3,13 @@
 use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Command, Flags, Keys, KeysError, Run};
+use command::{Attempt, Command, Flags, Keys, KeysError};
 use keyspace::rows::ColdRows;
-use keyspace::{DueKey, Keyspace, Txn, View};
+use keyspace::{DueKey, Keyspace, View};
 use resp::{Args, Reply};
 
 use super::{Core, Map, RegionId};
 use crate::clients::Client;
-use crate::commands::wrong_arity;
 use crate::durable::each_key;
 
 /// A resolved command and whose it is.
@@ -367,7 +366,7 @@ impl Core {
     }
 }
 
-/// The function of a row on a view.
+/// The function of a row on a view, or the one for keys that name rows of tables.
 #[inline]
 pub fn call_function(
     row: &Command,
@@ -375,10 +374,5 @@ pub fn call_function(
     args: &Args<'_>,
     reply: &mut Reply,
 ) -> Result<Attempt, Refusal> {
-    match row.run {
-        Run::Read(run) => run(&view, args, reply).map(|()| Attempt::Served),
-        Run::Write(run) => run(&mut Txn::new(view), args, reply).map(|()| Attempt::Served),
-        Run::Block(block) => (block.run)(&mut Txn::new(view), args, reply),
-        Run::Session | Run::Container => Err(wrong_arity(row)),
-    }
+    command::call(row, view, args, reply)
 }

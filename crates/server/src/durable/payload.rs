@@ -74,7 +74,7 @@ pub fn run_payload(
                 spans.clear();
                 spans.extend(command.spans().map(|(start, len)| Span { start, len }));
                 let args = Args::new(payload, &spans);
-                let Ok((_, row)) = commands.table.resolve(&args) else {
+                let Ok((_, row)) = commands.table.resolve_logged(&args) else {
                     return Err(format!(
                         "entry {index} of the log has a command this version does not know"
                     ));
@@ -155,7 +155,7 @@ pub fn cold_keys_of(
                 spans.extend(command.spans().map(|(start, len)| Span { start, len }));
                 let args = Args::new(payload, &spans);
                 // One that is not known is told of when it is to run.
-                if let Ok((_, row)) = commands.table.resolve(&args) {
+                if let Ok((_, row)) = commands.table.resolve_logged(&args) {
                     each_key(row, command.db, &args, &mut look);
                 }
             }

@@ -93,14 +93,14 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
 }];
 
 fn all(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let rows = session.shared().commands.table.rows();
-    reply.array(rows.len());
-    rows.iter().for_each(|row| listing::info(row, reply));
+    let table = &session.shared().commands.table;
+    reply.array(table.listed().count());
+    table.listed().for_each(|row| listing::info(row, reply));
     Ok(())
 }
 
 fn count(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    reply.int(session.shared().commands.table.rows().len() as i64);
+    reply.int(session.shared().commands.table.listed().count() as i64);
     Ok(())
 }
 
@@ -108,7 +108,8 @@ fn count(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
 fn find<'a>(session: &'a Session, name: &[u8]) -> Option<&'a Command> {
     let table = &session.shared().commands.table;
     let head = name.split(|byte| *byte == b'|').next().unwrap_or_default();
-    let row = table.rows().get(table.find(head)?)?;
+    let row = table.rows().get(table.find(head)?);
+    let row = row.filter(|row| !row.is_internal())?;
     if head.len() == name.len() {
         return Some(row);
     }
@@ -133,7 +134,7 @@ fn info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
 
 fn docs(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let rows: Vec<&Command> = if args.len() == 2 {
-        session.shared().commands.table.rows().iter().collect()
+        session.shared().commands.table.listed().collect()
     } else {
         args.iter_from(2)
             .filter_map(|name| find(session, name))
@@ -148,10 +149,10 @@ fn docs(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
 }
 
 fn list(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let rows = session.shared().commands.table.rows();
+    let table = &session.shared().commands.table;
     let every = || {
-        rows.iter()
-            .chain(rows.iter().flat_map(|row| row.subcommands))
+        let subcommands = table.listed().flat_map(|row| row.subcommands);
+        table.listed().chain(subcommands)
     };
     let names: Vec<&str> = match args.len() {
         2 => every().map(|row| row.name).collect(),

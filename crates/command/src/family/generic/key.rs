@@ -5,7 +5,8 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::parse_db;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::family::row;
+use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
 
 const BASE: Command = Command {
     group: Group::Generic,
@@ -23,6 +24,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "del",
         run: Run::Write(del),
+        on_row: OnRow::Mixed(Run::Write(row::keys::del)),
         flags: Flags::WRITE,
         complexity: "O(N) for N keys",
         summary: "Removes keys; returns how many there were.",
@@ -31,6 +33,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "unlink",
         run: Run::Write(del),
+        on_row: OnRow::Mixed(Run::Write(row::keys::del)),
         flags: Flags::WRITE.union(Flags::FAST),
         since: "4.0.0",
         complexity: "O(N) for N keys",
@@ -40,6 +43,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "exists",
         run: Run::Read(exists),
+        on_row: OnRow::Mixed(Run::Read(row::keys::exists)),
         flags: Flags::READONLY.union(Flags::FAST),
         complexity: "O(N) for N keys",
         summary: "Counts the keys that exist, one named twice counting twice.",
@@ -48,6 +52,7 @@ pub const ROWS: &[Command] = &[
     Command {
         name: "touch",
         run: Run::Read(touch),
+        on_row: OnRow::Mixed(Run::Read(row::keys::touch)),
         flags: Flags::READONLY.union(Flags::FAST),
         since: "3.2.1",
         complexity: "O(N) for N keys",
@@ -59,6 +64,7 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Read(type_of),
+        on_row: OnRow::Read(row::keys::type_of),
         flags: Flags::READONLY.union(Flags::FAST),
         summary: "Returns the type of the value at a key.",
         ..BASE
@@ -179,6 +185,7 @@ fn copy(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Ref
     // Nothing is copied before it is known to be wanted: a value may be big.
     let exists = txn.exists(from);
     txn.select(target);
+    row::refuse_row(txn, to)?;
     let free = replace || txn.kind(to).is_none();
     txn.select(home);
     let copied = match (exists && free).then(|| txn.clone_value(from)).flatten() {
@@ -201,6 +208,7 @@ fn move_to_db(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(
         return Err(SAME_KEY);
     }
     txn.select(target);
+    row::refuse_row(txn, key)?;
     let free = txn.kind(key).is_none();
     txn.select(home);
     let moved = match free.then(|| txn.take(key)).flatten() {

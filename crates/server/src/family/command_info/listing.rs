@@ -74,6 +74,7 @@ pub fn categories(row: &Command) -> Vec<&'static str> {
         Group::List => "@list",
         Group::Set => "@set",
         Group::SortedSet => "@sortedset",
+        Group::Row => "@row",
         Group::Transactions => "@transaction",
         Group::Connection => "@connection",
         Group::Server => "",

@@ -1,0 +1,29 @@
+//! `ROW.APPLY`: what the leader of a region has found out or decided about rows, for all replicas. It comes through the
+//! log only.
+
+use base::Refusal;
+use keyspace::Txn;
+use resp::{Args, Reply};
+use table::Entry;
+
+use crate::{Arity, Command, Flags, Group, OnRow, Run};
+
+pub const ROWS: &[Command] = &[Command {
+    name: "row.apply",
+    arity: Arity::Exactly(2),
+    run: Run::Write(apply),
+    on_row: OnRow::Knows,
+    flags: Flags::WRITE.union(Flags::INTERNAL),
+    group: Group::Row,
+    since: "neokv",
+    summary: "Applies an entry about rows.",
+    ..Command::BASE
+}];
+
+fn apply(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let entry = Entry::decode(args.at(1))
+        .map_err(|corrupt| Refusal::text_of(format!("ERR an entry about rows: {corrupt}")))?;
+    txn.apply_table_entry(entry);
+    reply.ok();
+    Ok(())
+}
