@@ -297,15 +297,15 @@ impl Txn<'_> {
     pub fn kick_row(&mut self, key: &[u8], row: &RowRef) -> Kicked {
         let now_ms = self.now_ms();
         let space = self.space_mut(key);
-        let Some(found) = space.table_rows().and_then(|rows| rows.get(&row.id)) else {
-            return Kicked::NotCached;
+        let found = space.table_rows().and_then(|rows| rows.get(&row.id));
+        let (version, kicked) = match found {
+            None => (0, Kicked::NotCached),
+            Some(found) if found.is_dirty() => (found.image.version, Kicked::Dirty),
+            Some(found) => (found.image.version, Kicked::Gone),
         };
-        if found.is_dirty() {
-            return Kicked::Dirty;
-        }
-        let version = found.image.version;
+        // Also where it does nothing: the leader waits to hear what came of it.
         space.apply_table_entry(now_ms, Entry::Kick(vec![(row.id.clone(), version)]));
-        Kicked::Gone
+        kicked
     }
 
     /// Runs what the leader of the region has found out or decided.

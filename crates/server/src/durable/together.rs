@@ -118,6 +118,7 @@ impl Core {
     /// Runs a batch over all its regions at once, with those of others; its reply is in the batch
     /// that comes back. `None` if the node ends before.
     pub(crate) async fn run_wide(self: &Rc<Self>, mut wide: Wide) -> Option<BatchBox> {
+        self.bring_named(self.commands_of(&wide.batch)).await;
         let ticket = Ticket::new(self);
         wide.batch.ticket = ticket.number();
         self.wide.waiting.borrow_mut().push_back(wide);
@@ -167,9 +168,6 @@ impl Core {
             members: Vec::new(),
         };
         group.fill(None);
-        let batches = group.members.iter().map(|wide| &wide.batch);
-        self.bring_named(batches.flat_map(|batch| self.commands_of(batch)))
-            .await;
         let regions = group.regions();
         let mut again = Again::chosen(self.next_seed());
         let mut held = loop {

@@ -20,7 +20,7 @@ use crate::{Later, Session, SessionCommand, SessionRun};
 
 const ROW: Command = Command {
     run: Run::Session,
-    group: Group::Hash,
+    group: Group::Row,
     since: "1.0.0",
     ..Command::BASE
 };

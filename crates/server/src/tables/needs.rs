@@ -138,6 +138,7 @@ impl Core {
         region: RegionId,
         rows: Vec<RowId>,
     ) -> Vec<(RowId, Refusal)> {
+        self.follow_catalogue(region).await;
         let mut failed = Vec::new();
         let mut waiting: Vec<(RowId, Ticket)> = Vec::new();
         while !self.want_rows(region, &rows, &mut waiting, &mut failed) {
