@@ -282,6 +282,10 @@ impl View<'_> {
 impl Txn<'_> {
     /// Makes a change that a client asked for; judged here, against the row as it is now.
     pub fn write_row(&mut self, key: &[u8], write: Write) -> Outcome {
+        // Nothing a void command does is to stay.
+        if self.is_void() {
+            return Outcome::Retry(Cause::NotCached);
+        }
         let now_ms = self.now_ms();
         let space = self.space_mut(key);
         let retry = Outcome::Retry(Cause::SchemaBehind);
@@ -295,6 +299,9 @@ impl Txn<'_> {
 
     /// Lets a row go from the cache, if SQL has it.
     pub fn kick_row(&mut self, key: &[u8], row: &RowRef) -> Kicked {
+        if self.is_void() {
+            return Kicked::NotCached;
+        }
         let now_ms = self.now_ms();
         let space = self.space_mut(key);
         let found = space.table_rows().and_then(|rows| rows.get(&row.id));
