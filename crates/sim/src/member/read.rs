@@ -80,10 +80,10 @@ impl Member {
             }
         }
         if let Ok((_, row)) = COMMANDS.table.resolve(&args)
-            && let Run::Read(run) = row.run
+            && matches!(row.run, Run::Read(_))
         {
             let view = View::one(&mut self.space, 0, around.wall_ms, 1, &TUNING);
-            if let Err(refusal) = run(&view, &args, &mut reply) {
+            if let Err(refusal) = command::call(row, view, &args, &mut reply) {
                 reply.refusal(&refusal);
             }
         }

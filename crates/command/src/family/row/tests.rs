@@ -112,6 +112,10 @@ impl Bed {
     }
 
     fn say_bytes(&mut self, words: &[&[u8]]) -> String {
+        self.run(words, false)
+    }
+
+    fn run(&mut self, words: &[&[u8]], rehearses: bool) -> String {
         let mut spans = Vec::new();
         let mut start = 0;
         for word in words {
@@ -123,7 +127,10 @@ impl Bed {
         let args = Args::new(&buffer, &spans);
         let mut reply = Reply::new(Protocol::Resp2);
         let tuning = Tuning::default();
-        let view = View::one(&mut self.space, self.db, 1_000, 5, &tuning);
+        let mut view = View::one(&mut self.space, self.db, 1_000, 5, &tuning);
+        if rehearses {
+            view = view.rehearsal();
+        }
         let result = self
             .commands
             .resolve_logged(&args)

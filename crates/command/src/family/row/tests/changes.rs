@@ -291,6 +291,28 @@ fn words_that_do_not_fit() {
 }
 
 #[test]
+fn a_rehearsal_changes_nothing() {
+    let mut bed = Bed::with(&["a", "b"]);
+    bed.say("HSET users:a age 1");
+    bed.flush("a", 1);
+    for line in [
+        "ROW.SET users:a FIELDS 1 age 2",
+        "ROW.DEL users:a",
+        "ROW.KICK users:a",
+        "HSET users:b age 2",
+        "HINCRBY users:a age 2",
+        "DEL users:a",
+    ] {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        bed.run(&words, true);
+        says!(bed,
+            "ROW.GET users:a FIELDS 1 age" => "[ok 1 [age 1]]",
+            "ROW.GET users:b" => "[not_exist 0 []]",
+        );
+    }
+}
+
+#[test]
 fn clients_do_not_know_what_the_log_says() {
     let commands = Commands::pure();
     let buffer = b"ROW.APPLYx";
