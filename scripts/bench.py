@@ -8,7 +8,7 @@ it does not depend on how fast the load generator is.
 
     scripts/bench.py --neokv path/to/neokv                       everything, about 25 minutes
     scripts/bench.py --neokv … --commands GET SET --pipelines 16 --seconds 1
-    scripts/bench.py --neokv … --only memory                     cpu, memory, hop, durable, cluster
+    scripts/bench.py --neokv … --only memory                     cpu, memory, hop, durable, cluster, rows
     scripts/bench.py --neokv … --load path/to/load --only cluster   three nodes beside etcd and Redis with replicas
     scripts/bench.py --neokv … --only durable --quick            one short round of each; not for comparing
 """
@@ -26,6 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from bench_cluster import CLIENTS as CLUSTER_CLIENTS, IDLE_REGIONS, measure_cluster  # noqa: E402
 from bench_durable import measure_durable  # noqa: E402
+from bench_rows import measure_rows  # noqa: E402
 from servers import Client, Server, encode  # noqa: E402
 
 CLIENTS = 50
@@ -249,13 +250,14 @@ def main():
     parser.add_argument("--pipelines", nargs="+", type=int, default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of load per round")
-    parts = ["cpu", "memory", "hop", "durable", "cluster"]
+    parts = ["cpu", "memory", "hop", "durable", "cluster", "rows"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--clients", nargs="+", type=int, default=[50, 500], help="of the durable writes")
     parser.add_argument("--load", help="path of the load generator of the cluster rows (release build of crates/load)")
     parser.add_argument("--cluster-clients", nargs="+", type=int, default=CLUSTER_CLIENTS)
     parser.add_argument("--cluster-shards", type=int, default=1, help="cores of each neokv node in the cluster rows")
     parser.add_argument("--cluster-regions", type=int, default=6, help="regions of the neokv cluster; their leaders are spread")
+    parser.add_argument("--row-shards", type=int, default=2, help="cores of the neokv node in the rows about tables")
     parser.add_argument("--idle-regions", type=int, default=IDLE_REGIONS)
     parser.add_argument("--quick", action="store_true", help="one round of 0.3 s each, fewer keys")
     cache = os.environ.get("NEOKV_CACHE", os.path.expanduser("~/.cache/neokv"))
@@ -285,6 +287,8 @@ def main():
     if "cluster" in args.only:
         args.seconds = max(args.seconds, 5.0) if not args.quick else 1.0
         results["cluster"] = measure_cluster(args)
+    if "rows" in args.only:
+        results["rows"] = measure_rows(args, load)
     every = [row for rows in results.values() for row in rows if row["met"] is not None]
     print(f"\n{sum(row['met'] for row in every)} of {len(every)} rows with targets meet them; all numbers in {args.json}")
     os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)

@@ -203,6 +203,7 @@ impl Core {
             cluster.drop_slots(seat, id);
         }
         self.parked.borrow_mut().remove(&id);
+        self.close_desk(&mut region);
         for waiter in region.take_interest() {
             self.unblock(&waiter);
         }
