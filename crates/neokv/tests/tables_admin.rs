@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use databases::{Engine, Server};
-use node::{Folder, Node, free_port};
+use node::{Folder, Node, call, free_port};
 use redis::{Connection, RedisResult, Value};
 
 fn start(folder: &Path, flags: &[&str]) -> Node {
@@ -183,6 +183,168 @@ fn over_mariadb() {
     if let Some(server) = Server::start(Engine::Mariadb) {
         life(&["--table-backend", &server.url()]);
     }
+}
+
+fn numbers(client: &mut Connection) -> BTreeMap<String, String> {
+    pairs(ask(client, &["STATUS"]).unwrap())
+}
+
+/// `neokv table` with these words.
+fn table(node: &Node, words: &[&str]) -> (bool, String) {
+    let address = format!("127.0.0.1:{}", node.port);
+    let output = Command::new(env!("CARGO_BIN_EXE_neokv"))
+        .args(["table", "--address", &address])
+        .args(words)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn rows_are_counted_drained_and_their_dead_letters_settled() {
+    let folder = Folder::new();
+    let node = start(&folder.0, &["--table-flush-linger-ms", "0"]);
+    let client = &mut node.client();
+    assert_eq!(numbers(client)["tables"], "0");
+    ok(
+        client,
+        &["CREATE", "users", "FIELDS", "age:int64,name:string"],
+    );
+    for at in 0..100 {
+        let set: i64 = call(client, &format!("HSET users:u{at} age {at}"));
+        assert_eq!(set, 1);
+    }
+    let drained = pairs(ask(client, &["DRAIN", "TIMEOUT", "30000"]).unwrap());
+    assert_eq!((&*drained["slots"], &*drained["dead"]), ("16384", "0"));
+    let status = numbers(client);
+    let some = ["tables", "rows", "dirty", "dead", "slots"].map(|name| &*status[name]);
+    assert_eq!(some, ["1", "100", "0", "0", "16384"]);
+    let info: String = call(client, "INFO tables");
+    for line in [
+        "# Tables",
+        "table_rows:100\r",
+        "table:name=users,",
+        "table_backend:name=main,",
+    ] {
+        assert!(info.contains(line), "{line} in {info}");
+    }
+    let info: String = call(client, "ROW.INFO users");
+    assert!(info.contains("table:name=users,"), "{info}");
+    assert!(node::try_call::<String>(client, "ROW.INFO nix").is_err());
+    let inside: (String,) = redis::pipe()
+        .atomic()
+        .cmd("INFO")
+        .arg("tables")
+        .query(client)
+        .unwrap();
+    assert!(inside.0.contains("tables:1"));
+
+    // A row that somebody else changed in SQL is a dead letter.
+    let file = folder.0.join("tables.db");
+    let edit = "UPDATE users SET __version__ = 77, age = 1000 WHERE __key__ IN ('u1', 'u2')";
+    let edited = Command::new("python3")
+        .args(["-c", "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()"])
+        .arg(&file)
+        .arg(edit)
+        .status()
+        .unwrap();
+    assert!(edited.success());
+    for row in ["u1", "u2"] {
+        let _: i64 = call(client, &format!("HSET users:{row} age 5"));
+    }
+    let drained = pairs(ask(client, &["DRAIN"]).unwrap());
+    assert_eq!(drained["dead"], "2");
+    let (done, text) = table(&node, &["drain"]);
+    assert!(
+        !done && text.contains("but 2 dead letters: users:u1, users:u2"),
+        "{text}"
+    );
+    let (done, text) = table(&node, &["dead", "list"]);
+    assert!(
+        done && text.contains("users:u1        2  conflict      77"),
+        "{text}"
+    );
+    let (done, text) = table(&node, &["dead", "retry", "users:u1", "--over", "77"]);
+    assert!(done, "{text}");
+    let (done, text) = table(&node, &["dead", "drop", "users:u2"]);
+    assert!(done, "{text}");
+    let (done, text) = table(&node, &["dead", "drop", "users:u3"]);
+    assert!(!done && text.contains("no dead letter"), "{text}");
+    let (done, text) = table(&node, &["drain"]);
+    assert!(done && text == "SQL has everything\n", "{text}");
+    let ages: (i64, i64) = (
+        call(client, "HGET users:u1 age"),
+        call(client, "HGET users:u2 age"),
+    );
+    assert_eq!(ages, (5, 1000));
+    refused(client, &["DEAD", "RETRY", "nix:a"], "no table 'nix'");
+    refused(client, &["DEAD", "RETRY", "users"], "users:key");
+    refused(client, &["DEAD", "NIX", "users:a"], "syntax");
+    refused(client, &["DRAIN", "TIMEOUT", "soon"], "not an integer");
+}
+
+#[test]
+fn the_command_line() {
+    let folder = Folder::new();
+    let node = start(&folder.0, &["--requirepass", "secret"]);
+    let (done, text) = table(&node, &["list"]);
+    assert!(!done && text.contains("NEOKV_PASSWORD"), "{text}");
+    let ask = |words: &[&str]| {
+        let (done, text) = table(&node, &[&["--password", "secret"], words].concat());
+        assert!(done, "{words:?}: {text}");
+        text
+    };
+    assert!(ask(&["list"]).contains("no tables"));
+    ask(&[
+        "create",
+        "users",
+        "--fields",
+        "age:int64=7,name:string",
+        "--sql-name",
+        "People",
+    ]);
+    ask(&["add-field", "users", "photo:blob=0xff"]);
+    ask(&["drop-field", "users", "age"]);
+    assert!(
+        ask(&["list"]).contains("users  main     People         3  name:string,photo:blob=0xff")
+    );
+    assert!(ask(&["show", "users"]).contains("rows are the keys users:…"));
+    assert!(ask(&["backends"]).contains("main     up"));
+    assert!(ask(&["status"]).contains("rows written"));
+    let json: serde_json::Value = serde_json::from_str(&ask(&["show", "users", "--json"])).unwrap();
+    assert_eq!(
+        json["fields"][1],
+        serde_json::json!(["photo", "blob", "\u{fffd}"])
+    );
+    assert_eq!(json["epoch"], 3);
+    assert_eq!(ask(&["drain"]), "SQL has everything\n");
+    assert!(ask(&["dead", "list"]).contains("no dead letters"));
+    ask(&["drop", "users", "--keep-sql"]);
+    ask(&[
+        "create",
+        "people",
+        "--fields",
+        "name:string",
+        "--sql-name",
+        "People",
+        "--adopt",
+    ]);
+    ask(&["drop", "people"]);
+    let (done, text) = table(&node, &["--password", "secret", "show", "users"]);
+    assert!(
+        !done && text == "neokv: there is no table 'users'; see ROW.TABLE LIST\n",
+        "{text}"
+    );
+    let nobody = Command::new(env!("CARGO_BIN_EXE_neokv"))
+        .args(["table", "list", "--address", "127.0.0.1:1"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(nobody.stderr).unwrap();
+    assert!(
+        !nobody.status.success() && text.contains("is the node running"),
+        "{text}"
+    );
 }
 
 #[test]

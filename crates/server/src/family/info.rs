@@ -99,6 +99,7 @@ const SECTIONS: &[(&str, bool)] = &[
     ("errorstats", true),
     ("latencystats", false),
     ("cluster", true),
+    ("tables", true),
     ("keyspace", true),
 ];
 
@@ -133,12 +134,16 @@ fn info<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) 
         } else {
             Totals::default()
         };
-        reply.verbatim(&text(session, &chosen, &totals));
+        let tables = match chosen.contains(&"tables") {
+            true => super::row_table::section(session, None).await,
+            false => String::new(),
+        };
+        reply.verbatim(&text(session, &chosen, &totals, &tables));
         Ok::<(), Refusal>(())
     })
 }
 
-fn text(session: &Session, chosen: &[&str], totals: &Totals) -> String {
+fn text(session: &Session, chosen: &[&str], totals: &Totals, tables: &str) -> String {
     let shared = session.shared();
     let mut out = String::new();
     for name in chosen {
@@ -169,6 +174,7 @@ fn text(session: &Session, chosen: &[&str], totals: &Totals) -> String {
                 let is_cluster = shared.cluster.as_ref().is_some_and(|it| it.redirects);
                 lines.add("cluster_enabled", u8::from(is_cluster));
             }
+            "tables" => lines.0.push_str(tables),
             "keyspace" => sections::keyspace(lines, totals),
             _ => {}
         }

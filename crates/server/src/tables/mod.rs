@@ -5,6 +5,7 @@
 //! | what the leader of a region does about its rows | `desk.rs` |
 //! | rows that commands need before they run | `needs.rs` |
 //! | questions to the leader of a region | `ask.rs` |
+//! | all regions of a node asked at once | `status.rs` |
 //! | which tables there are, and changing that | `catalogue.rs`, `catalogue_change.rs` |
 //! | the databases, off the cores | `sql.rs` |
 //!
@@ -16,6 +17,7 @@ pub mod catalogue_change;
 mod desk;
 mod needs;
 pub mod sql;
+pub mod status;
 
 pub use ask::{Ask, Asked, RegionNumbers, Told};
 pub use desk::{Desk, Word};

@@ -9,10 +9,15 @@ use table::{Field, parse_fields};
 
 use super::{only_durable, text};
 use crate::settings::tables::MAIN;
+use crate::shared::now_ms;
 use crate::tables::catalogue::Wanted;
 use crate::tables::catalogue_change::change_catalogue;
 use crate::tables::sql::{Shape, no_backend};
+use crate::tables::status;
 use crate::{Later, Session, Shared};
+
+/// How long DROP KEEPSQL waits for SQL.
+const DRAIN_MS: u64 = 30_000;
 
 /// CREATE name FIELDS declaration [BACKEND name] [SQLNAME name] [ADOPT]
 pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
@@ -167,6 +172,9 @@ pub fn drop_table<'a>(
             .named_or_refuse(name.as_bytes())?
             .clone();
         let id = table.id;
+        if keep_sql {
+            all_in_sql(session, id).await?;
+        }
         change_catalogue(&shared, |known| {
             // Another of this name is not the one that was meant.
             match known.named_or_refuse(name.as_bytes())?.id == id {
@@ -183,6 +191,22 @@ pub fn drop_table<'a>(
         reply.ok();
         Ok(())
     })
+}
+
+/// The rows of a table are in SQL, as far as this node leads them; `neokv table drop` asks every node first.
+async fn all_in_sql(session: &Session, table: u32) -> Result<(), Refusal> {
+    let drained = status::drain(&session.core, now_ms() + DRAIN_MS).await;
+    let drained = drained.map_err(|refusal| {
+        Refusal::text_of(format!(
+            "ERR nothing was dropped, SQL does not have all rows yet: {refusal}; try again later, or drop it without KEEPSQL"
+        ))
+    })?;
+    match drained.named.iter().any(|id| id.table == table) {
+        false => Ok(()),
+        true => Err(Refusal::new(
+            "ERR nothing was dropped, SQL did not take all rows; see ROW.TABLE DEAD LIST, or drop it without KEEPSQL",
+        )),
+    }
 }
 
 fn keeps_sql(args: &Args<'_>, at: usize) -> Result<bool, Refusal> {

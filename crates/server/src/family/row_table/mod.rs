@@ -1,4 +1,6 @@
-//! ROW.TABLE: which tables there are, and changing that. Any node may be asked.
+//! ROW.TABLE: which tables there are, changing that, and how their rows fare. ROW.INFO.
+//!
+//! About tables any node may be asked. About rows (STATUS, DRAIN, DEAD) each node knows the regions it leads: `neokv table` asks all.
 //!
 //! ```text
 //!   CREATE, ADDFIELD      SQL first, then the catalogue: a column is there before anybody writes it
@@ -8,14 +10,20 @@
 //! Every step may be done twice, so who was told of a failure in the middle simply asks again.
 
 mod change;
+mod dead;
 mod show;
+mod status;
+
+pub use status::section;
 
 use command::{Arity, Command, Flags};
 use resp::{Args, Reply};
 
 use base::Refusal;
+use table::RowId;
 
 use super::rows::{self, ANYTIME, SERVER, sub};
+use crate::tables::catalogue::Catalogue;
 use crate::tables::catalogue_change::MEMORY_ENGINE;
 use crate::{Session, SessionCommand, SessionRun, Shared};
 
@@ -74,6 +82,24 @@ const SUBCOMMANDS: &[Command] = &[
         "Lists the SQL databases of this node, whether they answer, and what was asked of them.",
     ),
     row(
+        "row.table|status",
+        Arity::Exactly(2),
+        SHOWS,
+        "Tells about the rows of the regions led here: cached, to be written back, since when.",
+    ),
+    row(
+        "row.table|drain",
+        Arity::AtLeast(2),
+        SHOWS.union(Flags::BLOCKING),
+        "Waits until SQL has everything that was written until now, of the regions led here.",
+    ),
+    row(
+        "row.table|dead",
+        Arity::AtLeast(3),
+        CHANGES,
+        "Lists the rows that SQL did not take, writes them again, or gives them up.",
+    ),
+    row(
         "row.table|help",
         Arity::Exactly(2),
         ANYTIME,
@@ -81,25 +107,41 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: rows::container(
-        SERVER,
-        "row.table",
-        SINCE,
-        "Tables over SQL: declares, changes and shows them.",
-        SUBCOMMANDS,
-    ),
-    run: SessionRun::Subcommands(&[
-        ("row.table|create", SessionRun::Later(change::create)),
-        ("row.table|list", SessionRun::Now(show::list)),
-        ("row.table|show", SessionRun::Now(show::show)),
-        ("row.table|addfield", SessionRun::Later(change::add_field)),
-        ("row.table|dropfield", SessionRun::Later(change::drop_field)),
-        ("row.table|drop", SessionRun::Later(change::drop_table)),
-        ("row.table|backends", SessionRun::Later(show::backends)),
-        ("row.table|help", SessionRun::Now(help)),
-    ]),
-}];
+pub const ROWS: &[SessionCommand] = &[
+    SessionCommand {
+        row: rows::container(
+            SERVER,
+            "row.table",
+            SINCE,
+            "Tables over SQL: declares, changes and shows them.",
+            SUBCOMMANDS,
+        ),
+        run: SessionRun::Subcommands(&[
+            ("row.table|create", SessionRun::Later(change::create)),
+            ("row.table|list", SessionRun::Now(show::list)),
+            ("row.table|show", SessionRun::Now(show::show)),
+            ("row.table|addfield", SessionRun::Later(change::add_field)),
+            ("row.table|dropfield", SessionRun::Later(change::drop_field)),
+            ("row.table|drop", SessionRun::Later(change::drop_table)),
+            ("row.table|backends", SessionRun::Later(show::backends)),
+            ("row.table|status", SessionRun::Later(status::status)),
+            ("row.table|drain", SessionRun::Later(status::drain)),
+            ("row.table|dead", SessionRun::Later(dead::dead)),
+            ("row.table|help", SessionRun::Now(help)),
+        ]),
+    },
+    SessionCommand {
+        row: Command {
+            name: "row.info",
+            arity: Arity::AtLeast(1),
+            flags: SHOWS,
+            since: SINCE,
+            summary: "Tells about tables, as INFO tables, or about one of them.",
+            ..SERVER
+        },
+        run: SessionRun::Later(status::info),
+    },
+];
 
 /// Tables are for nodes whose log is on disk.
 fn only_durable(shared: &Shared) -> Result<(), Refusal> {
@@ -107,6 +149,13 @@ fn only_durable(shared: &Shared) -> Result<(), Refusal> {
         Some(_) => Ok(()),
         None => Err(MEMORY_ENGINE),
     }
+}
+
+/// A row as clients name it.
+fn key_of(catalogue: &Catalogue, id: &RowId) -> String {
+    let table = catalogue.tables.get(&id.table);
+    let name = table.map_or("(dropped)", |table| &table.name);
+    format!("{name}:{}", id.key)
 }
 
 /// An argument that is to be text.
@@ -135,6 +184,16 @@ fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal>
             "    Drops a table and its SQL table, with all rows.",
             "BACKENDS",
             "    Lists the SQL databases of this node.",
+            "STATUS",
+            "    Tells about the rows of the regions led here.",
+            "DRAIN [TIMEOUT <milliseconds>]",
+            "    Waits until SQL has everything, of the regions led here.",
+            "DEAD LIST [COUNT <n>]",
+            "    Lists the rows that SQL did not take.",
+            "DEAD RETRY <table:key> [OVER <version>]",
+            "    Writes one again; after a conflict, over that version in SQL.",
+            "DEAD DROP <table:key>",
+            "    Gives up what SQL did not take: the row is what SQL has.",
         ],
     )
 }
