@@ -287,7 +287,8 @@ fn rows_are_counted_drained_and_their_dead_letters_settled() {
 #[test]
 fn the_command_line() {
     let folder = Folder::new();
-    let node = start(&folder.0, &["--requirepass", "secret"]);
+    let node = start(&folder.0, &[]);
+    let _: () = call(&mut node.client(), "CONFIG SET requirepass secret");
     let (done, text) = table(&node, &["list"]);
     assert!(!done && text.contains("NEOKV_PASSWORD"), "{text}");
     let ask = |words: &[&str]| {

@@ -16,7 +16,7 @@ mod status;
 
 pub use status::section;
 
-use command::{Arity, Command, Flags};
+use command::{Arity, Command, Flags, Group};
 use resp::{Args, Reply};
 
 use base::Refusal;
@@ -34,8 +34,14 @@ const CHANGES: Flags = Flags::ADMIN
 const SHOWS: Flags = ANYTIME.union(Flags::NO_MULTI);
 const SINCE: &str = "1.0.0";
 
+/// A session command about tables.
+const TABLES: Command = Command {
+    group: Group::Row,
+    ..SERVER
+};
+
 const fn row(name: &'static str, arity: Arity, flags: Flags, summary: &'static str) -> Command {
-    sub(SERVER, name, arity, flags, SINCE, summary)
+    sub(TABLES, name, arity, flags, SINCE, summary)
 }
 
 const SUBCOMMANDS: &[Command] = &[
@@ -110,7 +116,7 @@ const SUBCOMMANDS: &[Command] = &[
 pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: rows::container(
-            SERVER,
+            TABLES,
             "row.table",
             SINCE,
             "Tables over SQL: declares, changes and shows them.",
@@ -137,7 +143,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: SHOWS,
             since: SINCE,
             summary: "Tells about tables, as INFO tables, or about one of them.",
-            ..SERVER
+            ..TABLES
         },
         run: SessionRun::Later(status::info),
     },
