@@ -32,6 +32,7 @@ impl Node {
         command
             .args(["server", "--num-shards", "2", "--block-cache-size", "64mb"])
             .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--http-port", "0"])
             .arg("--data-dir")
             .arg(&folder.0)
             .args(more);

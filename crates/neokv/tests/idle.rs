@@ -32,7 +32,7 @@ fn start(folder: &Folder, n: usize, port: u16, first: u16) -> Node {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
     command
         .args(["server", "--bind", "127.0.0.1", "--num-shards", "1"])
-        .args(["--redis-port", &port.to_string()])
+        .args(["--redis-port", &port.to_string(), "--http-port", "0"])
         .arg("--data-dir")
         .arg(folder.0.join(n.to_string()));
     if port == first {

@@ -53,6 +53,7 @@ fn neokv(folder: &Folder, port: u16, shards: usize, more: &[&str]) -> Command {
     command
         .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
         .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--http-port", "0"])
         .args(["--block-cache-size", "64mb", "--cache-size", "1mb"])
         .args(["--num-shards", &shards.to_string()])
         .args(more)

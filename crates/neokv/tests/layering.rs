@@ -19,6 +19,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("rocks", &["base", "keyspace", "replica"]),
     ("transport", &["base"]),
     ("sqldb", &["base", "table"]),
+    // made from `proto/`
+    ("rowapi", &[]),
+    ("rowclient", &["base", "rowapi"]),
     (
         "server",
         &[
@@ -31,6 +34,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "transport",
             "table",
             "sqldb",
+            "rowapi",
         ],
     ),
     (

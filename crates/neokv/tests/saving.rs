@@ -37,6 +37,7 @@ fn neokv(folder: &Path, shards: usize, save: &str, port: u16) -> Command {
     command
         .args(["server", "--engine", "memory", "--save", save])
         .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--http-port", "0"])
         .args(["--enable-debug-command", "yes"])
         .args(["--num-shards", &shards.to_string()])
         .arg("--dir")

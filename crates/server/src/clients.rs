@@ -24,6 +24,8 @@ pub struct Client {
     /// Core its session lives on.
     pub core: usize,
     pub created_ms: u64,
+    /// A session of the node itself (gRPC): nobody sees it, it never idles.
+    pub is_internal: bool,
     /// The socket's descriptor.
     pub fd: AtomicI32,
     name: Mutex<Vec<u8>>,
@@ -73,6 +75,7 @@ impl Client {
             laddr,
             core,
             created_ms: now_ms,
+            is_internal: false,
             fd: AtomicI32::new(-1),
             name: Mutex::new(Vec::new()),
             db: AtomicU8::new(0),
@@ -92,6 +95,14 @@ impl Client {
             waker: OnceLock::new(),
             pushed: Mutex::default(),
             has_pushed: AtomicBool::new(false),
+        }
+    }
+
+    /// Of the node itself, on behalf of others; `for_whom` is what MONITOR and the slow log show.
+    pub fn internal(id: u64, for_whom: &str, core: usize, now_ms: u64) -> Self {
+        Client {
+            is_internal: true,
+            ..Client::new(id, for_whom.into(), for_whom.into(), core, now_ms)
         }
     }
 

@@ -20,6 +20,7 @@ pub mod commands;
 pub mod cores;
 pub mod durable;
 pub mod family;
+pub mod http;
 pub mod importing;
 pub mod latency;
 mod listener;

@@ -13,6 +13,7 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub enum ListenError {
     InUse { port: u16 },
+    HttpInUse { port: u16 },
     Address { address: String, reason: String },
 }
 
@@ -22,6 +23,10 @@ impl std::fmt::Display for ListenError {
             ListenError::InUse { port } => {
                 write!(f, "port {port} is in use; choose another with --redis-port")
             }
+            ListenError::HttpInUse { port } => write!(
+                f,
+                "port {port} is in use; choose another with --http-port, or 0 for none"
+            ),
             ListenError::Address { address, reason } => {
                 write!(f, "cannot listen on {address}: {reason} (setting `bind`)")
             }
@@ -32,23 +37,7 @@ impl std::fmt::Display for ListenError {
 /// The listeners of every core, and the port they have.
 pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), ListenError> {
     let mut port = settings.redis_port;
-    let mut addresses = Vec::new();
-    for text in &settings.bind {
-        let (optional, name) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.as_str()),
-        };
-        match parse(name) {
-            Some(ip) => addresses.push((ip, optional)),
-            None if optional => {}
-            None => {
-                return Err(ListenError::Address {
-                    address: text.clone(),
-                    reason: "not an IP address".into(),
-                });
-            }
-        }
-    }
+    let addresses = addresses(settings)?;
     // `SO_REUSEPORT` would let two nodes share a port without a word: look first without it. The
     // socket that looks does not listen, or a client that is quick would be cut off with it.
     let mut usable = Vec::new();
@@ -71,10 +60,7 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
         }
     }
     if usable.is_empty() {
-        return Err(ListenError::Address {
-            address: settings.bind.join(" "),
-            reason: "no usable address".into(),
-        });
+        return Err(no_address(settings));
     }
     let mut cores = Vec::new();
     for _ in 0..settings.num_shards.max(1) {
@@ -102,6 +88,35 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
     Ok((cores, port))
 }
 
+/// The addresses of `bind`; true: it may be missing.
+pub fn addresses(settings: &Settings) -> Result<Vec<(IpAddr, bool)>, ListenError> {
+    let mut addresses = Vec::new();
+    for text in &settings.bind {
+        let (optional, name) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.as_str()),
+        };
+        match parse(name) {
+            Some(ip) => addresses.push((ip, optional)),
+            None if optional => {}
+            None => {
+                return Err(ListenError::Address {
+                    address: text.clone(),
+                    reason: "not an IP address".into(),
+                });
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+pub fn no_address(settings: &Settings) -> ListenError {
+    ListenError::Address {
+        address: settings.bind.join(" "),
+        reason: "no usable address".into(),
+    }
+}
+
 fn parse(text: &str) -> Option<IpAddr> {
     match text {
         "*" => Some(Ipv4Addr::UNSPECIFIED.into()),
@@ -115,7 +130,8 @@ fn local_port(socket: &Socket) -> Option<u16> {
     Some(socket.local_addr().ok()?.as_socket()?.port())
 }
 
-fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+/// Bound, not listening. `shared`: others may bind the same.
+pub fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,

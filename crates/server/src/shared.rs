@@ -55,6 +55,8 @@ pub struct Shared {
     pub started_at_ms: u64,
     /// The port in use, once listening (it may have been chosen by the system).
     pub port: std::sync::atomic::AtomicU16,
+    /// The same for HTTP; 0: there is none.
+    pub http_port: std::sync::atomic::AtomicU16,
     /// CLIENT PAUSE: no writes (or no commands at all) before this Unix time in ms.
     pub paused_writes_until_ms: AtomicU64,
     pub paused_all_until_ms: AtomicU64,
@@ -106,6 +108,7 @@ impl Shared {
             started: Instant::now(),
             started_at_ms: now_ms(),
             port: settings.redis_port.into(),
+            http_port: 0.into(),
             paused_writes_until_ms: AtomicU64::new(0),
             paused_all_until_ms: AtomicU64::new(0),
             evictions: (0..cores).map(|_| Evictions::default()).collect(),

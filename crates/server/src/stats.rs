@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use base::Refusal;
+use base::limits::DATABASES;
 
 use crate::Shared;
 
@@ -125,6 +126,48 @@ impl CommandStats {
     }
 }
 
+/// What the regions of a core have counted, as of the last second.
+pub struct RegionStats {
+    pub hits: Counter,
+    pub misses: Counter,
+    pub expired: Counter,
+    pub evicted: Counter,
+    pub changes: Counter,
+    /// Gauges, the last two by database.
+    pub count: Counter,
+    pub led: Counter,
+    pub keys: Box<[Counter]>,
+    pub expires: Box<[Counter]>,
+}
+
+impl RegionStats {
+    fn new() -> Self {
+        let gauges = || (0..DATABASES).map(|_| Counter::default()).collect();
+        RegionStats {
+            hits: Counter::default(),
+            misses: Counter::default(),
+            expired: Counter::default(),
+            evicted: Counter::default(),
+            changes: Counter::default(),
+            count: Counter::default(),
+            led: Counter::default(),
+            keys: gauges(),
+            expires: gauges(),
+        }
+    }
+
+    /// Those that grow.
+    pub fn counters(&self) -> [&Counter; 5] {
+        [
+            &self.hits,
+            &self.misses,
+            &self.expired,
+            &self.evicted,
+            &self.changes,
+        ]
+    }
+}
+
 /// The counters of one core.
 pub struct CoreStats {
     /// By [`crate::Commands::stat_number`].
@@ -142,6 +185,7 @@ pub struct CoreStats {
     /// Clients blocked now: a gauge.
     pub blocked_clients: Counter,
     pub unexpected_errors: Counter,
+    pub regions: RegionStats,
     /// `latency-tracking`.
     tracking: AtomicBool,
     /// Error replies by their first word.
@@ -163,6 +207,7 @@ impl CoreStats {
             holds: Counter::default(),
             blocked_clients: Counter::default(),
             unexpected_errors: Counter::default(),
+            regions: RegionStats::new(),
             tracking: AtomicBool::new(true),
             errors: Mutex::default(),
         }
@@ -246,6 +291,7 @@ impl CoreStats {
         ] {
             counter.reset();
         }
+        self.regions.counters().into_iter().for_each(Counter::reset);
         self.errors
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

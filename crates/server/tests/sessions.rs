@@ -161,6 +161,7 @@ fn a_port_in_use_is_named() {
         num_shards: 1,
         bind: vec!["127.0.0.1".into()],
         redis_port: node.port(),
+        http_port: 0,
         ..server::Settings::default()
     };
     let Err(error) = server::start(settings) else {

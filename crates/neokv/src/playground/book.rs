@@ -10,6 +10,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
 
 use super::process::Process;
 
+const HTTP_PORT_ABOVE: u16 = 1379;
 const NAME: &str = "playground.toml";
 const LOCK: &str = "lock";
 const HEAD: &str = "# Made by `neokv cluster up`, which also changes it.\n\n";
@@ -41,6 +42,11 @@ pub struct Node {
 impl Node {
     pub fn peer(&self) -> String {
         format!("127.0.0.1:{}", self.peer_port)
+    }
+
+    /// Of node 1 the one a server has by default, if its Redis port is.
+    pub fn http_port(&self) -> u16 {
+        self.redis_port.saturating_add(HTTP_PORT_ABOVE)
     }
 
     pub fn redis(&self) -> String {

@@ -97,8 +97,8 @@ fn up(dir: Arg) -> Command {
                 .value_name("PORT")
                 .value_parser(clap::value_parser!(u16).range(1..))
                 .help(
-                    "Redis port of node 1; the others have the following ones, and peers talk on \
-                     ports higher by 10000 [default: 7000]",
+                    "Redis port of node 1; the others have the following ones. Peers talk on \
+                     ports higher by 10000, HTTP on ports higher by 1379 [default: 7000]",
                 ),
         )
         .arg(number(

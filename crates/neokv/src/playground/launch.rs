@@ -36,7 +36,16 @@ impl Launch {
 
     /// Starts a node and writes it into the book.
     pub fn start(&mut self, book: &mut Book, number: u32) -> Result<(), String> {
-        let args = arguments(book, book.node(number)?);
+        let node = book.node(number)?;
+        let http = match probe::is_taken(node.http_port()) {
+            true => {
+                let port = node.http_port();
+                self.say(&format!("node {number} has no HTTP port: {port} is in use"));
+                0
+            }
+            false => node.http_port(),
+        };
+        let args = arguments(book, node, http);
         let log = book.log(number);
         let child = process::spawn(&self.program, &args, &log)
             .map_err(|error| format!("cannot start node {number}: {error}"))?;
@@ -97,11 +106,12 @@ impl Launch {
 }
 
 /// The flags of a node. Those given by the user come last, and win.
-fn arguments(book: &Book, node: &Node) -> Vec<String> {
+fn arguments(book: &Book, node: &Node, http: u16) -> Vec<String> {
     let mut args: Vec<String> = vec!["server".into()];
     let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
     add("--redis-port", node.redis_port.to_string());
     add("--peer-port", node.peer_port.to_string());
+    add("--http-port", http.to_string());
     add("--data-dir", book.data(node.number).display().to_string());
     add("--num-shards", book.shards.to_string());
     let others = book.nodes.iter().filter(|it| it.number != node.number);

@@ -224,6 +224,7 @@ fn check_flags(flags: &[String]) -> Result<(), String> {
     let ours = [
         ("port", "--port"),
         ("peer-port", "--port"),
+        ("http-port", "--port"),
         ("dir", "--dir"),
         ("num-shards", "--shards"),
         ("replicas", "--replicas"),

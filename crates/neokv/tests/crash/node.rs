@@ -222,6 +222,7 @@ fn neokv(port: u16, settings: &Settings) -> Command {
     command
         .args(["server", "--engine", "rocksdb", "--log-sync", sync])
         .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--http-port", "0"])
         .args(["--num-shards", &settings.shards.to_string()]);
     if let Some(bytes) = settings.cache_bytes {
         command.args(["--cache-size", &bytes.to_string()]);

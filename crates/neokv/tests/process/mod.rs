@@ -37,7 +37,7 @@ impl Server {
         Server::start(env!("CARGO_BIN_EXE_neokv"), move |command, port| {
             command
                 .args(["server", "--engine", "memory"])
-                .args(["--redis-port", &port.to_string()])
+                .args(["--redis-port", &port.to_string(), "--http-port", "0"])
                 .args(["--save", "", "--dir", ".", "--enable-debug-command", "yes"])
                 .args(["--num-shards", &shards.to_string()])
                 .args(&settings);
@@ -52,7 +52,7 @@ impl Server {
             command
                 .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
                 .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
-                .args(["--enable-debug-command", "yes"])
+                .args(["--http-port", "0", "--enable-debug-command", "yes"])
                 .args(["--block-cache-size", "64mb"])
                 .args(["--num-shards", &shards.to_string()])
                 .args(&settings);

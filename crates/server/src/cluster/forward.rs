@@ -241,7 +241,7 @@ pub fn encode_args(args: &Args<'_>, out: &mut Vec<u8>) {
 }
 
 /// How far a reply has been looked at: everything before `at` is whole, `left` parts follow.
-struct Looked {
+pub(crate) struct Looked {
     at: usize,
     left: u64,
 }
@@ -254,7 +254,7 @@ impl Default for Looked {
 
 impl Looked {
     /// Where the first reply in `bytes` ends; `None` if it is not all there.
-    fn reply_end(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn reply_end(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         while self.left > 0 {
             let rest = bytes.get(self.at..).unwrap_or_default();
             let Some(line) = rest.iter().position(|&b| b == b'\n') else {

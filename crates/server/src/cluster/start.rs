@@ -27,6 +27,7 @@ use super::snapshots;
 use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
 use crate::cores::{Home, Map, Message, Places, Region, Server, StartError, serve};
 use crate::durable::{Checkpoints, Durable, Progress, Stores, region_count_of};
+use crate::http::Door;
 use crate::settings::Settings;
 use crate::shared::random_seed;
 use crate::{Commands, Shared, listener, log};
@@ -41,6 +42,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(5);
 /// Starts a node of a cluster, and returns while it serves.
 pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, StartError> {
     drop(listener::listen(&settings).map_err(StartError::Listen)?);
+    let door = Door::open(&settings).map_err(StartError::Listen)?;
     let wrong = StartError::Cluster;
     let rows = &*stores.rows;
     if region_count_of(rows)
@@ -59,7 +61,7 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
     for (node, address) in identity.addresses() {
         transport.set_peer(node, address);
     }
-    let profile = profile(&settings);
+    let profile = profile(&settings, door.as_ref().map_or(0, Door::port));
     let is_new = identity.node == 0;
     if is_new {
         join(&settings, rows, &transport, &mut identity, &profile).map_err(wrong)?;
@@ -146,7 +148,7 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
         token,
     };
     threads.push(spawn("node", move || node.run())?);
-    let server = serve(shared.clone(), homes, Some(checkpoints), threads)?;
+    let server = serve(shared.clone(), homes, Some(checkpoints), threads, door)?;
     // Peers are heard once everything is there.
     let _ = handler.shared.set(shared);
     Ok(server)
@@ -273,12 +275,12 @@ fn join(
     }
 }
 
-fn profile(settings: &Settings) -> Profile {
+fn profile(settings: &Settings, http_port: u16) -> Profile {
     let cluster = &settings.cluster;
     Profile {
         redis: Address::new(cluster.advertise_host.clone(), cluster.advertise_port),
         peer: Address::new(cluster.advertise_host.clone(), cluster.peer_port),
-        http_port: 0,
+        http_port: u32::from(http_port),
         labels: cluster.labels.clone(),
         stores: cluster.stores,
         metas: cluster.metas,

@@ -8,7 +8,7 @@ use std::task::Poll;
 use super::Core;
 use super::mailbox::Message;
 use super::tickets::Answer;
-use crate::snapshotting;
+use crate::{session, snapshotting};
 
 /// Messages handled before sessions get a turn.
 const TURN: usize = 64;
@@ -121,6 +121,9 @@ impl Core {
             } => self.on_cut(region, index, keep_bytes),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),
+            Message::Session { socket, for_whom } => {
+                tokio::task::spawn_local(session::serve_internal(self.clone(), socket, for_whom));
+            }
             Message::ShutDown { save } => {
                 let core = self.clone();
                 tokio::task::spawn_local(async move {

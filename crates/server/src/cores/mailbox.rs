@@ -121,6 +121,11 @@ pub enum Message {
         index: u64,
         keep_bytes: u64,
     },
+    /// A session of the node itself, on the other end of this socket.
+    Session {
+        socket: std::os::unix::net::UnixStream,
+        for_whom: &'static str,
+    },
     /// A signal asks this core to stop the node.
     ShutDown {
         save: bool,

@@ -6,13 +6,14 @@
 //!   lend      regions of several cores, together    serve    watches, blocked sessions
 //!   mailbox   messages and wake-ups                 tickets  who waits for which answer
 //!   inbox     what a core does with a message       upkeep   expiry, idle sessions, garbage
-//!   walk      a core's part of a save
+//!   walk      a core's part of a save               count    what regions have counted
 //! ```
 //!
 //! [`Core`] is single-threaded state in an `Rc` that every session of the core has. Its cells are
 //! borrowed for moments only, never across an `await`.
 
 mod batch;
+mod count;
 mod cpu;
 mod evict;
 mod inbox;
@@ -117,6 +118,8 @@ pub struct Core {
     buffers: RefCell<Vec<Vec<u8>>>,
     /// The sessions of this core, for upkeep.
     clients: RefCell<BTreeMap<u64, Arc<Client>>>,
+    /// What the regions had counted a second ago.
+    noted: RefCell<count::Noted>,
     stopping: Cell<bool>,
     /// Effects are being handled; see `serve`.
     serving: Cell<bool>,
@@ -158,6 +161,7 @@ impl Core {
             slow_ticks: Cell::new(u64::MAX),
             buffers: RefCell::default(),
             clients: RefCell::default(),
+            noted: RefCell::default(),
             stopping: Cell::new(false),
             serving: Cell::new(false),
             shared,

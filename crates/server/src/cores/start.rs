@@ -17,6 +17,7 @@ use super::{Core, CoreId, Home, Map, Region};
 use crate::Commands;
 use crate::clients::is_local;
 use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
+use crate::http::{Door, Http};
 use crate::listener::{self, ListenError};
 use crate::settings::Settings;
 use crate::shared::{now_ms, random_seed};
@@ -69,6 +70,7 @@ pub struct Server {
     /// Of a cluster node: those that are no cores.
     others: Vec<JoinHandle<()>>,
     checkpoints: Option<Checkpoints>,
+    http: Option<Http>,
 }
 
 /// Loads the dump, listens, starts the cores, and returns while they serve.
@@ -77,16 +79,18 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     // A port that is in use is better told before a long load than after it. While the dump is
     // loaded nobody listens: a client is refused rather than left without an answer.
     drop(listen(&settings)?);
+    let door = Door::open(&settings).map_err(StartError::Listen)?;
     let shared = Arc::new(Shared::new(settings));
     let mut homes = homes(&shared);
     load_dump(&shared, &mut homes)?;
-    serve(shared, homes, None, Vec::new())
+    serve(shared, homes, None, Vec::new(), door)
 }
 
 /// Brings the regions up to the end of their logs, listens, starts the cores, and returns while
 /// they serve.
 pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, StartError> {
     drop(listener::listen(&settings).map_err(StartError::Listen)?);
+    let door = Door::open(&settings).map_err(StartError::Listen)?;
     let (commands, seed) = (Commands::new(), random_seed());
     let cores = settings.num_shards.max(1);
     let mut progress = |entries| {
@@ -120,7 +124,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
     let shared = Arc::new(Shared::with(settings, map, commands, Some(durable)));
     shared.publish_catalogue(catalogue);
     let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;
-    serve(shared, homes, Some(checkpoints), Vec::new())
+    serve(shared, homes, Some(checkpoints), Vec::new(), door)
 }
 
 /// Listens and starts the cores.
@@ -129,6 +133,7 @@ pub(crate) fn serve(
     homes: Vec<Home>,
     checkpoints: Option<Checkpoints>,
     others: Vec<JoinHandle<()>>,
+    door: Option<Door>,
 ) -> Result<Server, StartError> {
     let listen = |settings: &Settings| listener::listen(settings).map_err(StartError::Listen);
     let (listeners, port) = listen(&shared.settings.current())?;
@@ -152,11 +157,13 @@ pub(crate) fn serve(
             .map_err(StartError::Thread)?;
         threads.push(thread);
     }
+    let http = Http::start(&shared, door).map_err(StartError::Thread)?;
     Ok(Server {
         shared,
         threads,
         others,
         checkpoints,
+        http,
     })
 }
 
@@ -178,6 +185,9 @@ impl Server {
     /// Ends all sessions and threads.
     pub fn stop(mut self) {
         self.shared.shutdown.ask();
+        if let Some(http) = self.http.take() {
+            http.stop();
+        }
         if let Some(cluster) = &self.shared.cluster {
             cluster.stop();
         }

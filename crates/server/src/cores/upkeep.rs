@@ -44,6 +44,7 @@ impl Core {
             }
             memory::publish();
             if rare {
+                self.count_regions();
                 self.end_idle_sessions();
             }
             self.poke_inbox();
@@ -126,7 +127,8 @@ impl Core {
             let idle = self
                 .now_ms()
                 .saturating_sub(client.last_active_ms.load(Relaxed));
-            if idle > timeout_ms && !client.blocked.load(Relaxed) && !client.monitor.load(Relaxed) {
+            let waits = client.blocked.load(Relaxed) || client.monitor.load(Relaxed);
+            if idle > timeout_ms && !waits && !client.is_internal {
                 client.kill();
             }
         }

@@ -9,7 +9,7 @@
 //! ever, each with a sync for half of the commands. So it first waits until all have listened
 //! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`patience`]).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -89,6 +89,8 @@ struct State {
     queue: Mutex<Queue>,
     filled: Condvar,
     sync: AtomicU8,
+    writes: AtomicU64,
+    syncs: AtomicU64,
 }
 
 pub struct LogWriter {
@@ -102,6 +104,8 @@ impl LogWriter {
             queue: Mutex::default(),
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
+            writes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
         });
         let shared = state.clone();
         let thread = std::thread::Builder::new()
@@ -115,6 +119,12 @@ impl LogWriter {
 
     pub fn set_sync(&self, sync: LogSync) {
         self.state.sync.store(sync as u8, Ordering::Relaxed);
+    }
+
+    /// Writes and syncs so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.state.writes), read(&self.state.syncs))
     }
 
     pub fn send(&self, job: Job) {
@@ -249,6 +259,10 @@ fn run(log: &dyn LogStore, state: &State) {
                 failed = Some(error.to_string());
             }
             patient = patience(began.elapsed());
+            state.writes.fetch_add(1, Ordering::Relaxed);
+            if sync == LogSync::Always {
+                state.syncs.fetch_add(1, Ordering::Relaxed);
+            }
             state.tell(ends.len());
             let mut rest = writes.into_iter();
             let mut from = 0;
@@ -263,6 +277,7 @@ fn run(log: &dyn LogStore, state: &State) {
         }
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
+            state.syncs.fetch_add(1, Ordering::Relaxed);
             if sync == LogSync::EverySecond
                 && failed.is_none()
                 && let Err(error) = log.sync()
@@ -359,6 +374,8 @@ mod tests {
             queue: Mutex::new(queue),
             filled: Condvar::new(),
             sync: AtomicU8::new(0),
+            writes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
         }
     }
 

@@ -6,7 +6,7 @@
 
 mod sections;
 
-pub use sections::{histogram_of, resident_bytes};
+pub use sections::{cpu_seconds, histogram_of, resident_bytes};
 
 use base::Refusal;
 use base::limits::DATABASES;

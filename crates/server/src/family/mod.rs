@@ -8,7 +8,7 @@ mod command_info;
 mod config;
 mod connection;
 mod debug;
-mod info;
+pub(crate) mod info;
 mod latency;
 mod memory;
 mod monitor;

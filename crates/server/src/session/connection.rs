@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use super::Session;
 use super::ahead::Ahead;
@@ -82,6 +82,26 @@ pub async fn serve(core: Rc<Core>, stream: TcpStream) {
     client
         .fd
         .store(std::os::fd::AsRawFd::as_raw_fd(&stream), Ordering::Relaxed);
+    run(core, client, Socket::Tcp(stream)).await;
+}
+
+/// Serves one connection of the node itself to its end.
+pub async fn serve_internal(
+    core: Rc<Core>,
+    socket: std::os::unix::net::UnixStream,
+    for_whom: &'static str,
+) {
+    let stream = socket
+        .set_nonblocking(true)
+        .and_then(|()| UnixStream::from_std(socket));
+    // Whoever has the other end sees it closed.
+    let Ok(stream) = stream else { return };
+    let id = core.shared.clients.next_id();
+    let client = Client::internal(id, for_whom, core.id, core.now_ms());
+    run(core, Arc::new(client), Socket::Unix(stream)).await;
+}
+
+async fn run(core: Rc<Core>, client: Arc<Client>, socket: Socket) {
     let registered = Registered::new(&core, client.clone());
     poll_fn(|cx| {
         client.set_waker(cx.waker().clone());
@@ -89,7 +109,7 @@ pub async fn serve(core: Rc<Core>, stream: TcpStream) {
     })
     .await;
     let mut connection = Connection {
-        socket: Socket::new(stream),
+        socket,
         input: Input {
             buffer: Vec::new(),
             at: 0,
@@ -120,7 +140,9 @@ struct Registered {
 
 impl Registered {
     fn new(core: &Rc<Core>, client: Arc<Client>) -> Self {
-        core.shared.clients.add(client.clone());
+        if !client.is_internal {
+            core.shared.clients.add(client.clone());
+        }
         core.clients()
             .borrow_mut()
             .insert(client.id, client.clone());

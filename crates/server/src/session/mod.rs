@@ -41,7 +41,7 @@ use crate::cores::{Core, Held, RegionId};
 
 use away::WatchedAway;
 pub(crate) use blocking::nil;
-pub use connection::serve;
+pub use connection::{serve, serve_internal};
 pub use exec::{Multi, Watch, exec};
 
 /// `CLIENT REPLY`.
@@ -88,7 +88,7 @@ pub struct Session {
 
 impl Session {
     fn new(core: Rc<Core>, client: Arc<Client>) -> Self {
-        let authenticated = core.settings().requirepass.is_empty();
+        let authenticated = client.is_internal || core.settings().requirepass.is_empty();
         let redirects = core.shared.cluster.as_ref().is_none_or(|it| it.redirects);
         Session {
             id: client.id,

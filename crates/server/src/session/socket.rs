@@ -7,17 +7,15 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
-pub struct Socket {
-    stream: TcpStream,
+pub enum Socket {
+    Tcp(TcpStream),
+    /// One end of a pair; the node itself has the other.
+    Unix(UnixStream),
 }
 
 impl Socket {
-    pub fn new(stream: TcpStream) -> Self {
-        Socket { stream }
-    }
-
     /// Reads what is there behind the bytes of `buffer`, into the room it has. 0: the client has
     /// closed.
     pub fn poll_fill(
@@ -25,17 +23,25 @@ impl Socket {
         cx: &mut Context<'_>,
         buffer: &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        // The future keeps nothing between polls.
-        pin!(self.stream.read_buf(buffer)).poll(cx)
+        // The futures keep nothing between polls.
+        match self {
+            Socket::Tcp(stream) => pin!(stream.read_buf(buffer)).poll(cx),
+            Socket::Unix(stream) => pin!(stream.read_buf(buffer)).poll(cx),
+        }
     }
 
     /// Writes some of `bytes`; how many.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            match self.stream.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.stream.poll_write_ready(cx))?;
-                }
+            let written = match self {
+                Socket::Tcp(stream) => stream.try_write(bytes),
+                Socket::Unix(stream) => stream.try_write(bytes),
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self {
+                    Socket::Tcp(stream) => ready!(stream.poll_write_ready(cx))?,
+                    Socket::Unix(stream) => ready!(stream.poll_write_ready(cx))?,
+                },
                 done => return Poll::Ready(done),
             }
         }

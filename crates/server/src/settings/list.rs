@@ -122,6 +122,15 @@ pub const ALL: &[Setting] = &[
     ),
     change(
         row(
+            "http-port",
+            int(0, 65535),
+            "8379",
+            "TCP port for HTTP: gRPC for tables, `/metrics`, `/healthz`; 0: none. If it is taken, a server that was not given one goes on without.",
+        ),
+        Change::Start,
+    ),
+    change(
+        row(
             "bind",
             Kind::Addresses,
             "127.0.0.1 -::1",

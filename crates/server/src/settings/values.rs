@@ -43,6 +43,8 @@ pub struct Settings {
     pub num_shards: usize,
     pub sched_batch: bool,
     pub redis_port: u16,
+    /// 0: none.
+    pub http_port: u16,
     /// Addresses listened on; a leading `-` makes a failure to bind harmless.
     pub bind: Vec<String>,
     pub tcp_backlog: u32,
@@ -165,6 +167,7 @@ impl Default for Settings {
             num_shards: 0,
             sched_batch: true,
             redis_port: 0,
+            http_port: 0,
             bind: Vec::new(),
             tcp_backlog: 0,
             requirepass: Vec::new(),
@@ -265,6 +268,7 @@ impl Settings {
             n => n as usize,
         };
         self.redis_port = self.int("port") as u16;
+        self.http_port = self.int("http-port") as u16;
         self.bind = self.words("bind");
         self.tcp_backlog = self.int("tcp-backlog") as u32;
         self.requirepass = self.text("requirepass").into_bytes();

@@ -46,6 +46,7 @@ pub fn node(shards: usize, change: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = Settings {
         num_shards: shards,
         redis_port: 0,
+        http_port: 0,
         bind: vec!["127.0.0.1".into()],
         ..Settings::default()
     };

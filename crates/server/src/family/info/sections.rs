@@ -58,6 +58,7 @@ pub fn server(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("process_supervised", "no");
     lines.add("run_id", &shared.run_id);
     lines.add("tcp_port", shared.port.load(Ordering::Relaxed));
+    lines.add("http_port", shared.http_port.load(Ordering::Relaxed));
     lines.add("num_shards", shared.stats.len());
     lines.add("engine", settings.engine.name());
     lines.add("server_time_usec", now_ms() * 1000);
@@ -388,7 +389,7 @@ pub fn cpu(lines: &mut Lines<'_>) {
 }
 
 /// User and system seconds of the process, from the clock ticks in `/proc/self/stat`.
-fn cpu_seconds() -> (f64, f64) {
+pub fn cpu_seconds() -> (f64, f64) {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name may hold blanks; fields are counted behind its closing bracket.
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -1,0 +1,112 @@
+//! What a core's regions have counted, left once a second where every thread may read it ([`crate::stats::RegionStats`]).
+//!
+//! A region that is lent stays as it was last seen. Counts only grow: of a region that goes, what it had counted stays.
+
+use std::collections::BTreeMap;
+
+use base::limits::DATABASES;
+use keyspace::Keyspace;
+
+use super::{Core, RegionId};
+use crate::stats::RegionStats;
+
+/// A region as it was last seen.
+#[derive(Default, Clone)]
+pub struct Seen {
+    counts: [u64; 5],
+    leads: bool,
+    /// Database, keys, keys with a deadline; of those that have keys.
+    databases: Vec<(u8, usize, usize)>,
+}
+
+/// By place.
+pub type Noted = BTreeMap<RegionId, Seen>;
+
+impl Seen {
+    fn of(space: &Keyspace, leads: bool) -> Seen {
+        let mut databases = Vec::new();
+        for db in 0..DATABASES {
+            let (keys, expires, _) = space.db_stats(db);
+            if keys > 0 {
+                databases.push((db, keys, expires));
+            }
+        }
+        Seen {
+            counts: [
+                space.hits(),
+                space.misses(),
+                space.expired(),
+                space.evicted(),
+                space.changes(),
+            ],
+            leads,
+            databases,
+        }
+    }
+
+    /// What was counted since; a region that was reset begins at zero.
+    fn since(&self, before: Option<&Seen>) -> [u64; 5] {
+        let mut grown = self.counts;
+        if let Some(before) = before {
+            for (now, then) in grown.iter_mut().zip(before.counts) {
+                *now = now.checked_sub(then).unwrap_or(*now);
+            }
+        }
+        grown
+    }
+}
+
+impl Core {
+    pub(super) fn count_regions(&self) {
+        let mut noted = self.noted.borrow_mut();
+        let stats = &self.stats().regions;
+        let mut home = self.home.borrow_mut();
+        noted.retain(|place, _| home.is_used(*place));
+        for region in home.present() {
+            let member = region.member.as_ref();
+            let leads = member.is_none_or(|member| member.replica.is_leader());
+            let seen = Seen::of(&region.space, leads);
+            let grown = seen.since(noted.get(&region.id));
+            for (counter, grown) in stats.counters().into_iter().zip(grown) {
+                counter.add(grown);
+            }
+            noted.insert(region.id, seen);
+        }
+        publish(stats, &noted);
+    }
+}
+
+fn publish(stats: &RegionStats, noted: &Noted) {
+    let (mut keys, mut expires) = ([0; DATABASES as usize], [0; DATABASES as usize]);
+    for (db, count, deadlines) in noted.values().flat_map(|seen| &seen.databases) {
+        let at = usize::from(*db);
+        if let (Some(keys), Some(expires)) = (keys.get_mut(at), expires.get_mut(at)) {
+            *keys += *count as u64;
+            *expires += *deadlines as u64;
+        }
+    }
+    for (gauges, sums) in [(&stats.keys, keys), (&stats.expires, expires)] {
+        for (gauge, sum) in gauges.iter().zip(sums) {
+            gauge.set(sum);
+        }
+    }
+    stats.count.set(noted.len() as u64);
+    let led = noted.values().filter(|seen| seen.leads);
+    stats.led.set(led.count() as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_never_go_back() {
+        let seen = |hits| Seen {
+            counts: [hits, 0, 0, 0, 0],
+            ..Seen::default()
+        };
+        assert_eq!(seen(5).since(None)[0], 5);
+        assert_eq!(seen(7).since(Some(&seen(5)))[0], 2);
+        assert_eq!(seen(3).since(Some(&seen(5)))[0], 3, "it was reset");
+    }
+}
