@@ -52,7 +52,12 @@ pub(crate) struct Tables {
     noted: Option<Vec<Applied>>,
     /// Room for a key.
     key: RefCell<Vec<u8>>,
+    /// Why nothing is done about rows any more: see [`Keyspace::quarantine_tables`].
+    broken: Option<Box<str>>,
 }
+
+/// Where it is stored that the rows are in quarantine; no [`Place`] begins so.
+const QUARANTINE: &[u8] = b"x";
 
 impl Tables {
     fn of_key(&self, key: &[u8]) -> Option<(&Arc<Table>, usize)> {
@@ -107,6 +112,9 @@ impl Keyspace {
     pub fn row_of(&self, db: DbIndex, key: &[u8]) -> Option<Result<RowRef, Refusal>> {
         let tables = self.tables.as_deref().filter(|_| db == 0)?;
         let (table, at) = tables.of_key(key)?;
+        if let Some(why) = &tables.broken {
+            return Some(Err(quarantined(why)));
+        }
         let row = name::check_key(key.get(at..).unwrap_or_default()).map(|row| RowRef {
             table: table.clone(),
             id: RowId::new(table.id, row),
@@ -120,6 +128,9 @@ impl Keyspace {
             Entry::Schema(_) => self.tables.get_or_insert_default(),
             _ => self.tables.as_mut()?,
         };
+        if tables.broken.is_some() {
+            return None;
+        }
         let dropped: Vec<(Slot, Place)> = match &entry {
             // Where its rows are is not known any more afterwards.
             Entry::Drop { table } => {
@@ -160,6 +171,23 @@ impl Keyspace {
             noted.push(done);
         }
         outcome
+    }
+
+    /// What was to be done about rows cannot be read: from here on nobody knows what they are, so nothing is done about them any more,
+    /// on this replica and after every start. All else goes on.
+    pub fn quarantine_tables(&mut self, why: &str) {
+        let tables = self.tables.get_or_insert_default();
+        if tables.broken.is_none() {
+            tables.broken = Some(why.into());
+            if let Some(durable) = &mut self.durable {
+                durable.record_table(None, QUARANTINE, Some(why.as_bytes()));
+            }
+        }
+    }
+
+    /// Why the rows are in quarantine, if they are.
+    pub fn tables_in_quarantine(&self) -> Option<&str> {
+        self.tables.as_ref()?.broken.as_deref()
     }
 
     /// From now on what is done to rows is noted for [`Keyspace::take_applied`], or not any more.
@@ -204,15 +232,17 @@ impl Keyspace {
         let (mut found, mut failure) = (false, None);
         let mut row = |key: &[u8], value: &[u8]| {
             found = true;
-            failure = restore_row(&mut tables.rows, key, Some(value)).err();
-            failure.is_none()
+            if layout::split_table_key(key).is_some_and(|(_, place)| place == QUARANTINE) {
+                failure = Some(String::from_utf8_lossy(value).into_owned());
+            } else if failure.is_none() {
+                failure = restore_row(&mut tables.rows, key, Some(value)).err();
+            }
+            true
         };
         source
             .scan(Family::Tables, &from, &to, false, Tier::All, &mut row)
             .map_err(|error| format!("rows of tables cannot be read: {error:?}"))?;
-        if let Some(failure) = failure {
-            return Err(format!("region {home}: {failure}"));
-        }
+        tables.broken = failure.map(Into::into);
         tables.find_names();
         self.tables = found.then_some(tables);
         Ok(())
@@ -224,10 +254,9 @@ impl Keyspace {
             return;
         }
         let tables = self.tables.get_or_insert_default();
-        if let Err(what) = restore_row(&mut tables.rows, key, value)
-            && let Some(durable) = &self.durable
-        {
-            durable.fail(what);
+        if tables.broken.is_none() {
+            let done = restore_row(&mut tables.rows, key, value);
+            tables.broken = done.err().map(Into::into);
         }
         tables.find_names();
     }
@@ -236,6 +265,12 @@ impl Keyspace {
     pub fn take_tables_of(&mut self, other: &mut Keyspace) {
         self.tables = other.tables.take();
     }
+}
+
+fn quarantined(why: &str) -> Refusal {
+    Refusal::text_of(format!(
+        "QUARANTINED the rows of this region cannot be used on this node: {why}. Remove this replica, so that it is made anew from the others"
+    ))
 }
 
 fn restore_row(rows: &mut Rows, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
@@ -313,6 +348,13 @@ impl Txn<'_> {
         // Also where it does nothing: the leader waits to hear what came of it.
         space.apply_table_entry(now_ms, Entry::Kick(vec![(row.id.clone(), version)]));
         kicked
+    }
+
+    /// See [`Keyspace::quarantine_tables`].
+    pub fn quarantine_tables(&mut self, why: &str) {
+        if let Some(space) = self.any_space_mut() {
+            space.quarantine_tables(why);
+        }
     }
 
     /// Runs what the leader of the region has found out or decided.

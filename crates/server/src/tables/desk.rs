@@ -267,6 +267,11 @@ impl Core {
         if !has_office(member) || member.ahead.is_some() {
             return todo;
         }
+        if region.space.tables_in_quarantine().is_some() {
+            // Commands on rows are told so; the others need not wait for schemas.
+            region.catalogue_seen = self.shared.catalogue_version();
+            return todo;
+        }
         let now_ms = self.now_ms();
         if member.desk.is_none() {
             region.space.note_applied(true);

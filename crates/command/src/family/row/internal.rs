@@ -21,9 +21,16 @@ pub const ROWS: &[Command] = &[Command {
 }];
 
 fn apply(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let entry = Entry::decode(args.at(1))
-        .map_err(|corrupt| Refusal::text_of(format!("ERR an entry about rows: {corrupt}")))?;
-    txn.apply_table_entry(entry);
-    reply.ok();
-    Ok(())
+    match Entry::decode(args.at(1)) {
+        Ok(entry) => {
+            txn.apply_table_entry(entry);
+            reply.ok();
+            Ok(())
+        }
+        Err(corrupt) => {
+            let why = format!("an entry of the log about rows cannot be read: {corrupt}");
+            txn.quarantine_tables(&why);
+            Err(Refusal::text_of(format!("ERR {why}")))
+        }
+    }
 }

@@ -138,3 +138,33 @@ fn the_leader_hears_what_was_done() {
     durable.entry(4, 40, |txn| txn.apply_table_entry(loaded("eve")));
     assert!(durable.space.take_applied().is_empty());
 }
+
+#[test]
+fn what_cannot_be_read_is_put_in_quarantine_and_stays_there() {
+    let mut durable = filled();
+    durable.entry(3, 30, |txn| {
+        txn.quarantine_tables("damaged");
+        txn.put_string(b"plain", b"1", crate::Expire::Clear);
+        let told = txn.row_of(b"users:ada").unwrap().unwrap_err();
+        assert!(told.text().starts_with("QUARANTINED"), "{}", told.text());
+    });
+    let mut again = Durable::open(durable.store.clone());
+    assert_eq!(again.space.tables_in_quarantine(), Some("damaged"));
+    assert!(again.txn(0, 0).row_of(b"users:ada").unwrap().is_err());
+    assert!(again.txn(0, 0).exists(b"plain") || !again.space.is_complete());
+    // Stored rows that are damaged come to the same.
+    let durable = filled();
+    let rows = durable.store.all(Family::Tables);
+    let (key, _) = rows.last().unwrap();
+    let mut changes = Changes::new();
+    changes.put(Family::Tables, key, b"?");
+    durable.store.write(&[&changes]).unwrap();
+    let again = Durable::open(durable.store.clone());
+    assert!(
+        again
+            .space
+            .tables_in_quarantine()
+            .unwrap()
+            .contains("damaged")
+    );
+}
