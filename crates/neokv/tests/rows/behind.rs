@@ -1,0 +1,91 @@
+//! Rows somebody else changed in SQL, and rows SQL does not take: seen, told, in nobody's way.
+
+use std::process::Command;
+
+use crate::node::call;
+use crate::sql::{Backend, Rows, text, until};
+
+fn sqlite(rows: &Rows, statement: &str) {
+    let path = rows.backend.url.strip_prefix("sqlite://").unwrap();
+    let script = "import sqlite3,sys; d=sqlite3.connect(sys.argv[1],timeout=30); d.execute(sys.argv[2]); d.commit()";
+    let done = Command::new("python3")
+        .args(["-c", script, path, statement])
+        .status();
+    assert!(done.unwrap().success(), "{statement}");
+}
+
+#[test]
+fn an_edit_by_hand_is_never_overwritten_unless_somebody_says_so() {
+    let rows = Rows::start(Backend::sqlite());
+    let client = &mut rows.client();
+    call::<i64>(client, "HSET users:a age 1");
+    call::<i64>(client, "ROW.WAITSQL users:a");
+    sqlite(
+        &rows,
+        "UPDATE users SET age = 50, __version__ = 40 WHERE __key__ = 'a'",
+    );
+    call::<i64>(client, "HSET users:a age 2");
+    let dead = |client: &mut redis::Connection| -> String {
+        let list: redis::Value = redis::cmd("ROW.TABLE")
+            .arg(&["DEAD", "LIST"])
+            .query(client)
+            .unwrap();
+        format!("{list:?}")
+    };
+    until("a dead letter", || dead(client).contains("users:a"));
+    assert_eq!(rows.sql().age("a"), Some((40, 50)), "not overwritten");
+    assert_eq!(text(client, "HGET users:a age"), "2", "readable meanwhile");
+    // Others go on.
+    call::<i64>(client, "HSET users:b age 7");
+    call::<i64>(client, "ROW.WAITSQL users:b");
+    // Given up: what SQL has counts.
+    let _: redis::Value = redis::cmd("ROW.TABLE")
+        .arg(&["DEAD", "DROP", "users:a"])
+        .query(client)
+        .unwrap();
+    assert_eq!(text(client, "HGET users:a age"), "50");
+    // The other way: ours goes over it.
+    sqlite(
+        &rows,
+        "UPDATE users SET age = 60, __version__ = 80 WHERE __key__ = 'a'",
+    );
+    call::<i64>(client, "HSET users:a age 3");
+    until("another dead letter", || dead(client).contains("users:a"));
+    let _: redis::Value = redis::cmd("ROW.TABLE")
+        .arg(&["DEAD", "RETRY", "users:a", "OVER", "80"])
+        .query(client)
+        .unwrap();
+    until("ours in SQL", || rows.sql().age("a") == Some((81, 3)));
+}
+
+#[test]
+fn a_row_that_sql_refuses_blocks_nobody() {
+    let rows = Rows::start(Backend::sqlite());
+    let client = &mut rows.client();
+    sqlite(
+        &rows,
+        "CREATE TRIGGER no BEFORE INSERT ON users WHEN new.age = 13 BEGIN SELECT RAISE(ABORT, 'unlucky'); END",
+    );
+    for n in 0..20 {
+        call::<i64>(client, &format!("HSET users:{n} age {n}"));
+    }
+    rows.drain();
+    let list: redis::Value = redis::cmd("ROW.TABLE")
+        .arg(&["DEAD", "LIST"])
+        .query(client)
+        .unwrap();
+    let list = format!("{list:?}");
+    assert!(
+        list.contains("users:13") && list.contains("unlucky"),
+        "{list}"
+    );
+    assert_eq!(rows.sql().row("13"), None);
+    assert_eq!(rows.sql().age("14"), Some((1, 14)));
+    sqlite(&rows, "DROP TRIGGER no");
+    let _: redis::Value = redis::cmd("ROW.TABLE")
+        .arg(&["DEAD", "RETRY", "users:13"])
+        .query(client)
+        .unwrap();
+    call::<i64>(client, "ROW.WAITSQL users:13");
+    assert_eq!(rows.sql().age("13"), Some((1, 13)));
+}
