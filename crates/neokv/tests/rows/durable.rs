@@ -7,7 +7,7 @@ use crate::sql::{Backend, Rows, text};
 fn acknowledged_changes_survive_kill_nine_and_reach_sql() {
     for backend in Backend::all() {
         let mut rows = Rows::start(backend);
-        let mut total = vec![0i64; 10];
+        let mut total = [0i64; 10];
         for round in 0..3 {
             let client = &mut rows.client();
             for n in 0..200 {
