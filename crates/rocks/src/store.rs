@@ -18,8 +18,8 @@ use keyspace::rows::{
 };
 use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
 use rust_rocksdb::{
-    Cache, Error, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
-    properties,
+    Cache, Error, ErrorKind, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationFlags,
+    WriteBatch, WriteOptions, properties,
 };
 
 use crate::db::Db;
@@ -325,6 +325,29 @@ impl RowStore for Store {
             block_cache_bytes: self.cache.get_usage() as u64,
             memtable_bytes: self.property("rocksdb.cur-size-all-mem-tables"),
         }
+    }
+
+    fn sizes(&self, homes: &[u64]) -> Vec<u64> {
+        let bound = |home: u64| layout::i64_bytes(home as i64);
+        let bounds: Vec<_> = homes
+            .iter()
+            .map(|&home| (bound(home), bound(home.wrapping_add(1))))
+            .collect();
+        let ranges: Vec<_> = bounds
+            .iter()
+            .map(|(from, to)| Range::new(from, to))
+            .collect();
+        let mut sums = vec![0; homes.len()];
+        let all = SizeApproximationFlags::INCLUDE_FILES | SizeApproximationFlags::INCLUDE_MEMTABLE;
+        for family in ROWS {
+            let (db, of) = (&self.open.db, self.open.db.family(family));
+            // Figures for the reader: without them it is as if there were no rows.
+            let sizes = db.get_approximate_sizes_cf_with_flags(&of, all, &ranges);
+            for (sum, size) in sums.iter_mut().zip(sizes.unwrap_or_default()) {
+                *sum += size;
+            }
+        }
+        sums
     }
 
     fn create_regions(&self, regions: &[(RegionId, State)]) -> Result<(), RegionError> {

@@ -575,3 +575,32 @@ fn a_store_that_was_being_made_is_made_again() {
     drop(store);
     assert_eq!(value(&*open(&dir), Family::Info, b"k"), Some(b"v".to_vec()));
 }
+
+#[test]
+fn sizes_are_about_right_and_of_each_home() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let fill = |home: u64, bytes: usize| {
+        for n in 0..256_u32 {
+            let key = sub_key(home, 1, "a", 1, &n.to_be_bytes());
+            // Nothing that could be compressed.
+            let mut rng = fastrand::Rng::with_seed(u64::from(n));
+            let value: Vec<u8> = (0..bytes / 256).map(|_| rng.u8(..)).collect();
+            put(&store, &[(Family::Data, key, value)]);
+        }
+    };
+    assert_eq!(store.sizes(&[1, 2, 3]), [0, 0, 0]);
+    store.set_alive(&[(1, 1), (3, 1)]);
+    fill(1, 1 << 20);
+    fill(3, 1 << 18);
+    let is_about = |size: u64, wanted: u64| (wanted * 4 / 5..wanted * 5 / 4).contains(&size);
+    // In memory rows are counted and taken to be of one size.
+    let sizes = store.sizes(&[1, 2, 3]);
+    assert!(is_about(sizes[0] + sizes[2], 5 << 18), "{sizes:?}");
+    assert_eq!(sizes[1], 0);
+    store.checkpoint().unwrap();
+    let sizes = store.sizes(&[1, 2, 3]);
+    assert!(is_about(sizes[0], 1 << 20), "{sizes:?}");
+    assert!(is_about(sizes[2], 1 << 18), "{sizes:?}");
+    assert!(sizes[1] < 1 << 14, "{sizes:?}");
+}

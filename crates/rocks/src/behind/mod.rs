@@ -332,6 +332,10 @@ impl RowStore for Behind {
         self.below.stats()
     }
 
+    fn sizes(&self, homes: &[u64]) -> Vec<u64> {
+        self.below.sizes(homes)
+    }
+
     // What changes a region as a whole comes behind all its rows that wait; there are none to come.
 
     fn create_regions(&self, regions: &[(RegionId, State)]) -> Result<(), RegionError> {
