@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base::cluster::{Descriptor, Epoch, META_REGION, NodeId, RegionId, ReplicaId};
 use base::{SLOT_COUNT, Slot};
 
-use crate::wire::{Leadership, RouteNode, RouteRegion, RouteTable};
+use crate::wire::{Leadership, ReplicaReport, RouteNode, RouteRegion, RouteTable};
 
 #[derive(Debug, Clone)]
 pub struct Routes {
@@ -111,6 +111,31 @@ impl Routes {
             self.place_slots();
         }
         changed
+    }
+
+    /// Takes in what a replica of this node says.
+    pub fn hear(&mut self, report: &ReplicaReport) {
+        if let Some(descriptor) = &report.descriptor {
+            self.on_descriptor(descriptor);
+        }
+        if report.leader != 0 {
+            self.on_leader(report.region, report.leader, report.term);
+        }
+    }
+
+    /// Whether there is anything to be taken in.
+    pub fn is_news(&self, report: &ReplicaReport) -> bool {
+        let known = self.region(report.region);
+        let leads = Leadership {
+            term: report.term,
+            replica: report.leader,
+        };
+        let other_leader = report.leader != 0
+            && known.is_some_and(|known| known.leader.is_none_or(|old| old < leads));
+        let other_members = report.descriptor.as_ref().is_some_and(|descriptor| {
+            known.is_none_or(|known| known.descriptor.epoch.is_older_than(&descriptor.epoch))
+        });
+        other_leader || other_members
     }
 
     /// A replica of this node saw its leader.

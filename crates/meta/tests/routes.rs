@@ -136,7 +136,16 @@ fn whole_then_changes_then_whole_from_a_new_leader() {
         .unwrap()
         .replica;
     assert!(!routes.on_leader(3, third, 6));
-    assert!(routes.on_leader(3, third, 8));
+    let seen = ReplicaReport {
+        region: 3,
+        replica: 99,
+        term: 8,
+        leader: third,
+        ..ReplicaReport::default()
+    };
+    assert!(routes.is_news(&seen));
+    routes.hear(&seen);
+    assert!(!routes.is_news(&seen));
     assert!(!routes.update(&change));
     assert_eq!(routes.leader(3), Some(3));
 
@@ -165,7 +174,14 @@ fn members_come_from_anywhere_and_meta_is_told() {
     new.epoch.members += 1;
     new.members.pop();
     assert!(routes.meta_knows(2, old.epoch));
-    assert!(routes.on_descriptor(&new));
+    let report = ReplicaReport {
+        region: 2,
+        descriptor: Some(new.clone()),
+        ..ReplicaReport::default()
+    };
+    assert!(routes.is_news(&report));
+    routes.hear(&report);
+    assert!(!routes.is_news(&report));
     assert!(!routes.on_descriptor(&old));
     // The node's own word does not mean that meta has it.
     assert!(!routes.meta_knows(2, new.epoch));

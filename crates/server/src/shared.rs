@@ -31,7 +31,7 @@ pub struct Shared {
     /// Which tables there are.
     pub catalogue: ArcSwap<Catalogue>,
     catalogue_version: AtomicU64,
-    /// Held by who changes the catalogue of a node that is alone.
+    /// Held by who changes the catalogue.
     pub catalogue_change: tokio::sync::Mutex<()>,
     /// The databases behind tables.
     pub sql: Sql,

@@ -260,6 +260,7 @@ impl Node {
                 let reports = members.map(|it| report_of_replica(&it.replica, &it.seat));
                 let mut replicas: Vec<_> = reports.collect();
                 replicas.extend(self.chair.as_ref().map(Chair::report));
+                replicas.iter().for_each(|report| desk.routes.hear(report));
                 for report in &mut replicas {
                     if desk.routes.meta_knows(report.region, report.epoch) {
                         report.descriptor = None;

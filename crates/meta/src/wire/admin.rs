@@ -3,6 +3,7 @@
 use base::cluster::{ClusterId, Descriptor, NodeId, RegionId, ReplicaId};
 use prost::Message;
 
+use super::table::http;
 use super::{Address, CatalogueAnswer};
 use crate::state::SetTables;
 
@@ -130,6 +131,13 @@ pub struct NodeRow {
     pub meta: String,
     #[prost(uint64, tag = "16")]
     pub load: u64,
+}
+
+impl NodeRow {
+    /// Where it speaks HTTP, if it does.
+    pub fn http(&self) -> Option<Address> {
+        http(&self.redis, self.http_port)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]

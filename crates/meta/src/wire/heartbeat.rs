@@ -64,6 +64,9 @@ pub struct ReplicaReport {
     /// Operations per second, for the reader; later for balance by load.
     #[prost(uint64, tag = "12")]
     pub load: u64,
+    /// Who leads in `term`, as far as this replica knows; 0: nobody.
+    #[prost(uint64, tag = "13")]
+    pub leader: ReplicaId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]

@@ -35,6 +35,18 @@ pub struct RouteRegion {
     pub leader: Option<Leadership>,
 }
 
+pub(super) fn http(redis: &Address, port: u32) -> Option<Address> {
+    let host = redis.host.clone();
+    (port != 0).then_some(Address { host, port })
+}
+
+impl RouteNode {
+    /// Where it speaks HTTP, if it does: at the host that clients know.
+    pub fn http(&self) -> Option<Address> {
+        http(&self.redis, self.http_port)
+    }
+}
+
 /// Who leads, since which term. Of two the one with the higher term is newer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
 pub struct Leadership {

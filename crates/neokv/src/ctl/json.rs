@@ -35,6 +35,7 @@ fn node(row: &NodeRow) -> Value {
         "state": row.state,
         "redis": row.redis.to_string(),
         "peer": row.peer.to_string(),
+        "http": row.http().map(|http| http.to_string()),
         "labels": row.labels,
         "version": row.version,
         "replicas": row.replicas,

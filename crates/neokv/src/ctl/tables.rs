@@ -7,8 +7,8 @@ use crate::table::{Table, bytes, time};
 
 pub fn nodes(tables: &Tables) -> String {
     let mut table = Table::new(&[
-        "node", "state", "address", "peer", "leaders", "replicas", "size", "free", "heard", "meta",
-        "labels", "version",
+        "node", "state", "address", "peer", "http", "leaders", "replicas", "size", "free", "heard",
+        "meta", "labels", "version",
     ]);
     for node in &tables.nodes {
         table.row([
@@ -16,6 +16,7 @@ pub fn nodes(tables: &Tables) -> String {
             node.state.clone(),
             node.redis.to_string(),
             node.peer.to_string(),
+            node.http().map_or("-".into(), |http| http.to_string()),
             node.leaders.to_string(),
             node.replicas.to_string(),
             bytes(node.size_bytes),

@@ -25,7 +25,7 @@ use meta::leader::Leader;
 use meta::limits::Limits;
 use meta::state::{Command, Found, Outcome, State};
 use meta::wire::{
-    Action, AdminAnswer, HeartbeatAnswer, JoinAnswer, Order, ReplicaReport, Standing,
+    Action, AdminAnswer, HeartbeatAnswer, JoinAnswer, Order, ReplicaReport, RouteNode, Standing,
 };
 use prost::Message;
 use replica::{
@@ -341,12 +341,18 @@ fn answer_elsewhere(cluster: &Cluster, method: u16, body: Bytes, reply: Reply) {
             };
             reply.done(answer.encode_to_vec());
         }
-        METHOD_ADMIN => match meta.into_iter().next() {
+        METHOD_ADMIN => match somebody_up(cluster, meta) {
             Some(node) => cluster.pass_on(node.peer.to_string(), body, reply),
             None => reply.reject("this node does not know where the meta service is"),
         },
         _ => reply.reject("unknown method"),
     }
+}
+
+/// Any other node, better one that can be heard.
+fn somebody_up(cluster: &Cluster, nodes: Vec<RouteNode>) -> Option<RouteNode> {
+    let others = nodes.into_iter().filter(|it| it.node != cluster.node);
+    others.max_by_key(|it| cluster.transport.is_up(it.node))
 }
 
 impl Chair {

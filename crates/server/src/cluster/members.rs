@@ -217,6 +217,7 @@ pub fn report_of_replica(replica: &Replica, seat: &Seat) -> ReplicaReport {
         term: replica.term(),
         applied: replica.applied_index(),
         epoch: seat.descriptor.epoch,
+        leader: replica.leader().unwrap_or(0),
         members: members.collect(),
         descriptor: leads.then(|| seat.descriptor.clone()),
         ..ReplicaReport::default()

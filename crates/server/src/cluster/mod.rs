@@ -6,7 +6,7 @@
 //!   peers      messages, ticks, roles             regions   replicas that come and go
 //!   snapshots  whole regions, out and in          members   changes of members
 //!   node       heartbeats to meta, its orders     chair     this node's member of meta
-//!   digests    whether all replicas are the same
+//!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -25,9 +25,11 @@ mod peers;
 mod redirect;
 mod regions;
 pub mod seats;
+mod sizes;
 mod snapshots;
 mod start;
 mod sure;
+mod tables;
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
@@ -47,6 +49,7 @@ pub use redirect::{Astray, Leads, astray, no_leader};
 pub use regions::{Table, Task};
 pub use start::{is_cluster_data, start_cluster};
 pub use sure::{Serving, Unserved};
+pub use tables::change_tables;
 
 use crate::cores::{Places, RegionId};
 use chair::Word;
@@ -100,6 +103,36 @@ impl Cluster {
         for node in self.routes().nodes() {
             self.transport.set_peer(node.node, node.peer.to_string());
         }
+    }
+
+    /// What this node's replicas know of their leaders and members, often before meta does.
+    fn hear_replicas(&self, reports: &[ReplicaReport]) {
+        let routes = self.routes();
+        if !reports.iter().any(|report| routes.is_news(report)) {
+            return;
+        }
+        self.routes.rcu(|routes| {
+            let mut next = Routes::clone(routes);
+            reports.iter().for_each(|report| next.hear(report));
+            next
+        });
+    }
+
+    /// Where HTTP is spoken by the node that leads a slot, as far as this node knows.
+    pub fn http_of(&self, slot: base::Slot) -> Option<String> {
+        Some(self.routes().leader_of(slot)?.http()?.to_string())
+    }
+
+    pub fn http_of_node(&self, node: NodeId) -> Option<String> {
+        Some(self.routes().node(node)?.http()?.to_string())
+    }
+
+    /// The same of the node that speaks Redis at this address: where a MOVED leads.
+    pub fn http_of_redis(&self, address: &str) -> Option<String> {
+        let routes = self.routes();
+        let mut nodes = routes.nodes();
+        let node = nodes.find(|node| node.redis.to_string() == address)?;
+        Some(node.http()?.to_string())
     }
 
     /// A replica here has lost its region, or knows who leads it now.

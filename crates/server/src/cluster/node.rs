@@ -26,6 +26,8 @@ use transport::{CallError, Target};
 use super::chair::Word;
 use super::regions::{self, Pace, Task};
 use super::seats::{self, Identity, Seat};
+use super::sizes::Sizes;
+use super::tables::take_tables;
 use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
 use crate::Shared;
 use crate::durable::forget_log;
@@ -89,6 +91,9 @@ struct Course {
     /// It was said that the clocks differ, that the disk is full.
     told_clocks: bool,
     told_full: bool,
+    /// The version of the tables that could not be taken over.
+    told_tables: u64,
+    sizes: Sizes,
 }
 
 impl Node {
@@ -104,6 +109,8 @@ impl Node {
             told: false,
             told_clocks: false,
             told_full: false,
+            told_tables: 0,
+            sizes: Sizes::default(),
         };
         self.check_join();
         let mut next = Instant::now();
@@ -159,9 +166,12 @@ impl Node {
 
     /// One heartbeat; true if another should follow soon.
     fn beat(&mut self, course: &mut Course) -> bool {
-        let Some(replicas) = self.reports() else {
+        let Some(mut replicas) = self.reports() else {
             return true;
         };
+        if let Some(durable) = &self.shared.durable {
+            course.sizes.put(&*durable.stores.rows, &mut replicas);
+        }
         course.number += 1;
         let heartbeat = Heartbeat {
             cluster: self.identity.cluster,
@@ -172,7 +182,7 @@ impl Node {
             replicas,
             capacity: self.capacity(course),
             orders: std::mem::take(&mut course.failures),
-            tables_version: 0,
+            tables_version: self.shared.catalogue_version(),
         };
         let body = Bytes::from(heartbeat.encode_to_vec());
         let mut targets = self.targets(course);
@@ -312,6 +322,7 @@ impl Node {
             all.append(&mut from.recv_timeout(REPORT).ok()?);
         }
         all.extend(self.cluster.chair_report());
+        self.cluster.hear_replicas(&all);
         let routes = self.cluster.routes();
         for report in &mut all {
             if routes.meta_knows(report.region, report.epoch) {
@@ -355,6 +366,15 @@ impl Node {
         }
         let mut creates = Vec::new();
         let mut again = false;
+        if let Some(tables) = &answer.tables
+            && tables.version > self.shared.catalogue_version()
+        {
+            match take_tables(&self.shared, tables) {
+                // Meta hears of it soon: somebody waits.
+                Ok(()) => again = true,
+                Err(why) => self.tell_tables(course, tables.version, &why),
+            }
+        }
         for order in answer.orders {
             let id = (order.id, order.region);
             let result = match order.action.clone() {
@@ -384,6 +404,15 @@ impl Node {
             }
         }
         again
+    }
+
+    /// Once for each version; it comes with every answer.
+    fn tell_tables(&self, course: &mut Course, version: u64, why: &str) {
+        if course.told_tables != version {
+            course.told_tables = version;
+            let text = format!("a change of the tables cannot be taken over: {why}");
+            log::warning(&self.shared.settings.current(), &text);
+        }
     }
 
     /// Addresses of nodes, from the route table; true if there is something new to keep.

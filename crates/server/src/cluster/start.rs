@@ -30,6 +30,7 @@ use crate::durable::{Checkpoints, Durable, Progress, Stores, region_count_of};
 use crate::http::Door;
 use crate::settings::Settings;
 use crate::shared::random_seed;
+use crate::tables::catalogue_change;
 use crate::{Commands, Shared, listener, log};
 
 /// Newest format of entries and rows this program reads.
@@ -122,7 +123,9 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
         false => random_seed() | 1,
     };
     settings.have_no_own_database();
+    let catalogue = catalogue_change::kept(&*durable.stores.rows).map_err(StartError::Recover)?;
     let mut shared = Shared::with(settings, map, Commands::new(), Some(durable));
+    shared.publish_catalogue(catalogue);
     shared.cluster = Some(cluster.clone());
     let shared = Arc::new(shared);
     let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;

@@ -17,22 +17,22 @@ use super::catalogue::Catalogue;
 use crate::Shared;
 use crate::durable::RecoverError;
 
-/// Where a node that is alone keeps its catalogue, in the family of states.
+/// Where a node keeps its catalogue (in a cluster, what it last heard of it), in the family of states.
 const ROW: &[u8] = b"tables";
 
 pub const MEMORY_ENGINE: Refusal = Refusal::new(
     "ERR tables need the engine rocksdb, because a row that is acknowledged must be on disk; start the server with --engine rocksdb",
 );
 
-/// Replaces the catalogue by what `change` makes of it. Returns when it is kept and this node knows it.
+/// Replaces the catalogue by what `change` makes of it. Returns when it is kept and this node knows it; in a cluster, when all
+/// nodes that live do.
 pub async fn change_catalogue(
     shared: &Arc<Shared>,
     change: impl Fn(&Catalogue) -> Result<Catalogue, Refusal>,
 ) -> Result<Arc<Catalogue>, Refusal> {
-    if shared.cluster.is_some() {
-        return Err(Refusal::new(
-            "ERR tables cannot be changed in a cluster yet",
-        ));
+    if let Some(cluster) = &shared.cluster {
+        let _one_at_a_time = shared.catalogue_change.lock().await;
+        return crate::cluster::change_tables(shared, cluster, change).await;
     }
     let Some(durable) = &shared.durable else {
         return Err(MEMORY_ENGINE);
@@ -53,8 +53,8 @@ pub async fn change_catalogue(
     Ok(shared.catalogue.load_full())
 }
 
-/// Writes it and waits for the disk.
-fn keep(rows: &dyn RowStore, bytes: &[u8]) -> Result<(), String> {
+/// Writes it and waits for the disk: not for cores.
+pub fn keep(rows: &dyn RowStore, bytes: &[u8]) -> Result<(), String> {
     let mut changes = Changes::new();
     changes.put(Family::Info, ROW, bytes);
     loop {
@@ -64,11 +64,11 @@ fn keep(rows: &dyn RowStore, bytes: &[u8]) -> Result<(), String> {
             Err(WriteError::Failed(why)) => return Err(why),
         }
     }
-    let flushed = rows.checkpoint().map_err(RecoverError::from);
+    let flushed = rows.keep().map_err(RecoverError::from);
     flushed.map_err(|error| error.to_string())
 }
 
-/// The catalogue that a node that is alone had.
+/// The catalogue that a node had when it stopped.
 pub fn kept(rows: &dyn RowSource) -> Result<Catalogue, RecoverError> {
     let mut found: Option<Vec<u8>> = None;
     rows.get(Family::Info, ROW, Tier::All, &mut |value| {
