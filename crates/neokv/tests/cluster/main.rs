@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One file per kind of fault: `kill.rs`, `partition.rs`, `failover.rs` (how long it takes), `rebuild.rs` (nodes that
-//! come late, empty, or not again), `refused.rs` (what must not be let in), `full_disk.rs`, `skew.rs` (clocks), `tls.rs`. `make
+//! come late, empty, or not again), `refused.rs` (what must not be let in), `full_disk.rs`, `skew.rs` (clocks), `tls.rs`; and `tables.rs` (who knows which tables there are). `make
 //! test` runs all of them in short form. `storm.rs` puts the faults together at random, `stock/` does it with stock
 //! clients instead of our own: `make chaos SECONDS=600 SEED=7`.
 //!
@@ -30,6 +30,7 @@ mod refused;
 mod skew;
 mod stock;
 mod storm;
+mod tables;
 mod tls;
 mod traffic;
 mod verify;
