@@ -75,15 +75,6 @@ impl Cluster {
         me.is_some_and(|node| node.redis.to_string() == address)
     }
 
-    /// Where a node speaks HTTP, given its Redis address; none if it does not, or is not known.
-    pub fn http_of(&self, redis: &str) -> Option<String> {
-        let routes = self.routes();
-        let node = routes
-            .nodes()
-            .find(|node| node.redis.to_string() == redis)?;
-        (node.http_port > 0).then(|| format!("{}:{}", node.redis.host, node.http_port))
-    }
-
     /// The answer for a slot that is led elsewhere, as far as this node knows.
     pub fn moved(&self, slot: Slot) -> Refusal {
         match self.leads(slot) {

@@ -86,7 +86,7 @@ impl Service {
     /// The HTTP address of a node, given the Redis address that a redirect names.
     fn http_of(&self) -> impl Fn(&str) -> Option<String> {
         let cluster = self.shared.cluster.clone();
-        move |redis| cluster.as_ref()?.http_of(redis)
+        move |redis| cluster.as_ref()?.http_of_redis(redis)
     }
 
     /// The keys that one command may name: all, or in a cluster those of a slot. Their places in `keys`.
