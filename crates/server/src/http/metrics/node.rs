@@ -19,7 +19,6 @@ pub fn add(page: &mut Page, shared: &Shared) {
         ("version", env!("CARGO_PKG_VERSION")),
         ("engine", settings.engine.name()),
         ("mode", mode),
-        ("run_id", &shared.run_id),
     ];
     page.line("neokv_build_info", &labels, 1);
     page.gauge(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::HeaderMap;
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
@@ -14,6 +15,16 @@ const MARGIN_MAX: Duration = Duration::from_millis(20);
 
 pub fn deadline_of(metadata: &MetadataMap) -> Instant {
     let given = metadata.get("grpc-timeout").and_then(|it| it.to_str().ok());
+    of(given)
+}
+
+/// The same, before the call is read.
+pub fn deadline_in(headers: &HeaderMap) -> Instant {
+    let given = headers.get("grpc-timeout").and_then(|it| it.to_str().ok());
+    of(given)
+}
+
+fn of(given: Option<&str>) -> Instant {
     let timeout = given.and_then(parse).map_or(PATIENCE, less_margin);
     Instant::now() + timeout.min(LONGEST)
 }
