@@ -95,6 +95,8 @@ pub struct Asked {
 enum Now {
     Told(Result<Told, Refusal>),
     Later(Ticket, Option<u64>),
+    /// This node does not lead the slot. Who does is looked up when the regions are not borrowed.
+    Elsewhere(base::Slot),
     Lent,
 }
 
@@ -156,6 +158,7 @@ impl Core {
                     self.tend(region);
                     return told_of(ticket.await, version);
                 }
+                Now::Elsewhere(slot) => return Err(self.unserved(slot, Unserved::Elsewhere)),
                 Now::Lent => tokio::time::sleep(LENT).await,
             }
             self.begin_batch();
@@ -169,7 +172,7 @@ impl Core {
         let Some(region) = home.region_mut(id) else {
             return match is_used {
                 true => Now::Lent,
-                false => Now::Told(Err(self.unserved(0, Unserved::Elsewhere))),
+                false => Now::Elsewhere(0),
             };
         };
         let slot = match ask {
@@ -187,7 +190,7 @@ impl Core {
         let member = region.member.as_deref_mut();
         let desk = member.and_then(|member| member.desk.as_deref_mut());
         let (Some(desk), Some(rows)) = (desk, rows) else {
-            return Now::Told(Err(self.unserved(slot, Unserved::Elsewhere)));
+            return Now::Elsewhere(slot);
         };
         match ask {
             Ask::Numbers => Now::Told(Ok(Told::Numbers(Box::new(RegionNumbers {
