@@ -77,8 +77,10 @@ fn may_try_again(status: &tonic::Status) -> bool {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::ResourceExhausted => {
             true
         }
-        // The connection broke: the library has several words for it, and the reason as its source.
-        Code::Unknown | Code::Internal => status.source().is_some(),
+        // The connection broke: the library has several words for it, some with the reason as their source. The server says none of them
+        // but for messages that it could not read.
+        Code::Unknown => true,
+        Code::Internal => status.source().is_some(),
         _ => false,
     }
 }
@@ -112,6 +114,9 @@ impl Client {
         match tokio::time::timeout(time, sent).await {
             Ok(Ok(response)) => Ok(Ok(response.into_inner())),
             Ok(Err(status)) if may_try_again(&status) => {
+                if status.code() == Code::Unknown {
+                    self.route.forget(node);
+                }
                 Ok(Err(format!("{node}: {}", status.message())))
             }
             Ok(Err(status)) => Err(Error::Rpc(Box::new(status))),

@@ -130,6 +130,11 @@ impl Route {
         }
     }
 
+    /// The connection is of no use, not even to connect again: it lived in a runtime that has ended.
+    pub fn forget(&self, node: &str) {
+        lock(&self.channels).remove(node);
+    }
+
     /// Connects when it is first used, and again when that broke.
     pub fn client(&self, node: &str) -> Result<TableClient<Channel>, Error> {
         let mut channels = lock(&self.channels);

@@ -43,11 +43,14 @@ impl Scan {
             return Ok(None);
         }
         let client = &self.table.client;
+        // Walks go in the order of slots. A cursor is the server's affair; if it begins with a slot, that says whom to ask.
+        let first = self.request.cursor.split(':').next();
+        let slot = first.and_then(|it| it.parse().ok()).unwrap_or(0);
         let send = |mut client: rowapi::table_client::TableClient<_>, request| async move {
             client.scan(request).await
         };
         let page = client
-            .call(None, self.request.clone(), client.timeout, send)
+            .call(Some(slot), self.request.clone(), client.timeout, send)
             .await?;
         self.is_over = page.cursor.is_empty();
         self.request.cursor = page.cursor;
