@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::Refusal;
 use base::slot::slot_of;
+use base::{Refusal, SLOT_COUNT};
 use table::entry::Entry;
 use table::leader::{End, Numbers};
 use table::rows::DeadLetter;
@@ -95,8 +95,8 @@ pub struct Asked {
 enum Now {
     Told(Result<Told, Refusal>),
     Later(Ticket, Option<u64>),
-    /// This node does not lead the slot. Who does is looked up when the regions are not borrowed.
-    Elsewhere(base::Slot),
+    /// This node does not lead the region (of this slot, if one was named). Who does is looked up when the regions are not borrowed.
+    Elsewhere(Option<base::Slot>),
     Lent,
 }
 
@@ -158,7 +158,14 @@ impl Core {
                     self.tend(region);
                     return told_of(ticket.await, version);
                 }
-                Now::Elsewhere(slot) => return Err(self.unserved(slot, Unserved::Elsewhere)),
+                Now::Elsewhere(slot) => {
+                    let first = || {
+                        let mut slots = 0..SLOT_COUNT;
+                        slots.find(|&slot| self.shared.map.region_of_slot(slot) == region)
+                    };
+                    let slot = slot.or_else(first).unwrap_or_default();
+                    return Err(self.unserved(slot, Unserved::Elsewhere));
+                }
                 Now::Lent => tokio::time::sleep(LENT).await,
             }
             self.begin_batch();
@@ -172,7 +179,7 @@ impl Core {
         let Some(region) = home.region_mut(id) else {
             return match is_used {
                 true => Now::Lent,
-                false => Now::Elsewhere(0),
+                false => Now::Elsewhere(None),
             };
         };
         let slot = match ask {
@@ -180,10 +187,10 @@ impl Core {
                 let rows = region.space.table_rows();
                 let table = rows.and_then(|rows| rows.table(id.table));
                 let name = table.map_or("", |table| &table.name);
-                slot_of(format!("{name}:{}", id.key).as_bytes())
+                Some(slot_of(format!("{name}:{}", id.key).as_bytes()))
             }
-            Ask::Overlay { slot, .. } => *slot,
-            _ => 0,
+            Ask::Overlay { slot, .. } => Some(*slot),
+            _ => None,
         };
         let numbers = region.table_numbers(now_ms);
         let rows = region.space.table_rows();

@@ -175,10 +175,14 @@ impl Core {
         let desk = member.and_then(|member| member.desk.as_deref_mut());
         let (Some(desk), Some(cached)) = (desk, cached) else {
             // Only a leader brings rows: who wants to read them goes there.
-            for id in rows {
+            let slot = |id: &RowId| {
                 let name = cached.and_then(|rows| rows.table(id.table));
                 let name = name.map_or("", |table| &table.name);
-                let slot = slot_of(format!("{name}:{}", id.key).as_bytes());
+                slot_of(format!("{name}:{}", id.key).as_bytes())
+            };
+            let slots: Vec<u16> = rows.iter().map(slot).collect();
+            drop(home); // looked at for who leads
+            for (id, slot) in rows.iter().zip(slots) {
                 failed.push((id.clone(), self.unserved(slot, Unserved::Elsewhere)));
             }
             return true;
