@@ -141,6 +141,11 @@ impl Server {
         self.wait_until_ready();
     }
 
+    /// Whether it was started, and not killed since.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Stops all of it in mid-air: connections stay open and nobody answers.
     pub fn pause(&self) {
         self.signal_all("STOP");

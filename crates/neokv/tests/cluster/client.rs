@@ -3,7 +3,7 @@
 //! | what comes back | fate |
 //! |---|---|
 //! | a reply | done |
-//! | MOVED, TRYAGAIN, CLUSTERDOWN, LOADING; no connection | not happened: MOVED is followed, the rest is told |
+//! | MOVED, TRYAGAIN, CLUSTERDOWN, LOADING, SQLDOWN; no connection | not happened: MOVED is followed, the rest is told |
 //! | INDOUBT, a time-out, a lost connection | unknown |
 //! | any other error | a surprise, which fails the test |
 
@@ -144,7 +144,7 @@ impl Client {
                     why = format!("{address}: {refusal}");
                     self.slots.insert(slot, to);
                 }
-                Some("TRYAGAIN" | "CLUSTERDOWN" | "LOADING") => {
+                Some("TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "SQLDOWN") => {
                     self.slots.remove(&slot);
                     return Fate::Refused(format!("{address}: {refusal}"));
                 }

@@ -49,7 +49,7 @@ fn faults_at_random() {
 }
 
 /// One more fault.
-fn strike(cluster: &mut Cluster, dice: &mut Dice) {
+pub fn strike(cluster: &mut Cluster, dice: &mut Dice) {
     let victim = match dice.roll(3) {
         // Whoever leads something, if anybody knows.
         0 => 1 + dice.roll(3) as usize,
@@ -112,7 +112,7 @@ fn leader(cluster: &Cluster, dice: &mut Dice) -> usize {
 }
 
 /// Everything works again.
-fn calm(cluster: &mut Cluster) {
+pub fn calm(cluster: &mut Cluster) {
     if let Some(network) = &cluster.network {
         network.heal();
     }
