@@ -27,7 +27,7 @@ help:
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
-	@echo 'make chaos         a cluster of real processes and stock clients; nodes killed, paused, cut apart for SECONDS=$(SECONDS), SEED=…; failovers timed'
+	@echo 'make chaos         a cluster of real processes, stock clients, rows over a database; all of them killed, paused, cut apart for SECONDS=$(SECONDS), SEED=…; failovers timed'
 	@echo 'make differential  random commands on memory, rows and redis-server: equal replies, equal data (ROUNDS=$(ROUNDS), SEED=$(SEED))'
 	@echo 'make bench         redis-server and neokv side by side, three nodes beside etcd (ARGS="--only cluster")'
 	@echo 'make compat        the Tcl suite of Redis 7.0 against neokv'

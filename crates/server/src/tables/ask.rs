@@ -186,8 +186,7 @@ impl Core {
             Ask::WaitSql { id, .. } | Ask::Retry { id, .. } | Ask::Discard { id } => {
                 let rows = region.space.table_rows();
                 let table = rows.and_then(|rows| rows.table(id.table));
-                let name = table.map_or("", |table| &table.name);
-                Some(slot_of(format!("{name}:{}", id.key).as_bytes()))
+                table.map(|table| slot_of(format!("{}:{}", table.name, id.key).as_bytes()))
             }
             Ask::Overlay { slot, .. } => Some(*slot),
             _ => None,
