@@ -6,6 +6,7 @@ pgbench with prepared statements. Also here: how many changes one statement carr
 """
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -106,7 +107,7 @@ class Postgres:
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
             script.write(SQL[name].format(last=ROWS - 1))
             script.flush()
-            line = self.client("pgbench", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "1", "-T", str(seconds),
+            line = self.client("pgbench", "-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "1", "-T", str(max(1, round(seconds))),
                                "-f", script.name, "postgres")
             before = self.cpu_seconds()
             output = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
@@ -144,6 +145,16 @@ def prepare(server):
                 if isinstance(answer, Exception):
                     raise SystemExit(f"HSET: {answer}")
         client.ask("ROW.TABLE", "DRAIN", "TIMEOUT", "60000")
+
+
+def grpc(args, server, operation, seconds):
+    """The load generator of the cluster rows, speaking gRPC to the HTTP port."""
+    line = [args.load, "--target", "rows", "--addresses", f"127.0.0.1:{server.http_port}", "--op", operation, "--clients", str(CLIENTS),
+            "--keys", str(ROWS), "--seconds", str(seconds), "--pids", str(server.process.pid)]
+    told = json.loads(subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    if told["errors"]:
+        raise SystemExit(f"gRPC: {told}")
+    return {"rps": told["ops"], "cpu_us": told["cpu_us"]}
 
 
 def lag_at(server, rate, seconds):
@@ -188,8 +199,10 @@ def measure_rows(args, load):
         print(f"{name:<44}{ours:>12,.1f}{unit}  {peer}{word}", flush=True)
 
     with Postgres() as postgres:
-        extra = ["--table-backend", f"main={postgres.url}"]
+        http_port = free_port()
+        extra = ["--table-backend", f"main={postgres.url}", "--http-port", str(http_port)]
         with Server("neokv", neokv=args.neokv, shards=args.row_shards, extra=extra, sync="always") as server:
+            server.http_port = http_port
             prepare(server)
             print(f"\nrows of a table: {ROWS:,} hot rows, one node of {args.row_shards} cores, fsync before OK, PostgreSQL behind it")
             direct = {name: postgres.pgbench(name, seconds) for name in SQL}
@@ -224,6 +237,11 @@ def measure_rows(args, load):
                         statements = after.get("statements", 0) - before.get("statements", 0)
                         ratio = changes / max(statements, 1)
                         row(f"  changes per statement ({name})", ratio, None, f"{CHANGES}", ratio >= CHANGES, unit="")
+            for name, operation in (("row get", "get"), ("row set", "put")):
+                run = grpc(args, server, operation, seconds)
+                peer = direct["select" if operation == "get" else "update"]
+                row(f"{name} over gRPC, {CLIENTS} clients", run["rps"], peer["rps"])
+                row(f"  cpu of the server, µs ({name})", run["cpu_us"], peer["cpu_us"], unit="")
             half = 0.5 * max(it["ours"] for it in results if it["name"].startswith("row incr, pipelined by 16"))
             rate, lag = lag_at(server, min(half, 50_000), max(5, seconds))
             row(f"lag of SQL at {rate:,.0f} changes/s, 99th, ms", lag, None, f"< {LAG_MS}", lag < LAG_MS, unit="")

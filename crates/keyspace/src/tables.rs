@@ -108,6 +108,14 @@ impl Keyspace {
         }
     }
 
+    /// Whether the row that a key names is cached; `None`: it names none.
+    pub fn is_row_cached(&self, db: DbIndex, key: &[u8]) -> Option<bool> {
+        let tables = self.tables.as_deref().filter(|_| db == 0)?;
+        let (table, at) = tables.of_key(key)?;
+        let row = std::str::from_utf8(key.get(at..)?).ok()?;
+        Some(tables.rows.is_cached(table.id, row))
+    }
+
     /// The row that a key names. `Err`: it is in a table, but no row can have such a key.
     pub fn row_of(&self, db: DbIndex, key: &[u8]) -> Option<Result<RowRef, Refusal>> {
         let tables = self.tables.as_deref().filter(|_| db == 0)?;

@@ -1,7 +1,7 @@
 //! `load`: the load generator of `make bench` for clusters: the same closed loop against neokv, Redis and etcd.
 //!
 //! N clients, each with one operation in flight, put or get random keys of a fixed set for some seconds. Only how one
-//! operation is asked differs per target ([`resp`], [`cluster`], [`etcd`]); waiting, counting and timing are the same
+//! operation is asked differs per target ([`resp`], [`cluster`], [`etcd`], [`rows`]); waiting, counting and timing are the same
 //! code ([`phase`]), so that what the client costs compares too. It also reads what given server processes spent in
 //! exactly the measured time ([`cpu`]). The result is one JSON object on the standard output.
 //!
@@ -12,6 +12,7 @@ mod cpu;
 mod etcd;
 mod phase;
 mod resp;
+mod rows;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Target {
     RespCluster,
     /// etcd over gRPC; clients are spread over all addresses.
     Etcd,
+    /// Rows of a table `bench` of neokv with a field `n`, over gRPC: HTTP addresses.
+    Rows,
 }
 
 /// A closed loop of clients against a key-value server; prints JSON.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Target::Resp => phase::run::<resp::Single>(&settings),
         Target::RespCluster => phase::run::<cluster::SlotAware>(&settings),
         Target::Etcd => phase::run::<etcd::Caller>(&settings),
+        Target::Rows => phase::run::<rows::Rows>(&settings),
     };
     match outcome {
         Ok(report) => {

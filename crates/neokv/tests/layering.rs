@@ -58,7 +58,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     // the load generator of `make bench`: no part of the product
-    ("load", &["base"]),
+    ("load", &["base", "rowclient"]),
     // throw-away PostgreSQL and MariaDB servers for tests
     ("databases", &[]),
 ];

@@ -27,6 +27,7 @@ use crate::schema::Table;
 
 mod answers;
 mod apply;
+mod keyed;
 mod row;
 mod store;
 mod write;
@@ -37,6 +38,7 @@ pub use row::{DeadLetter, Row, State};
 pub use store::{Change, Place};
 
 use answers::Answers;
+use keyed::Keyed;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rows {
@@ -59,7 +61,7 @@ pub struct Rows {
 #[derive(Debug, Clone, PartialEq)]
 struct Tab {
     schema: Arc<Table>,
-    rows: BTreeMap<Arc<str>, Row>,
+    rows: Keyed,
 }
 
 impl Rows {
@@ -93,6 +95,12 @@ impl Rows {
     /// The row, if it is cached. A forgotten one is not.
     pub fn get(&self, id: &RowId) -> Option<&Row> {
         self.slot(id).filter(|row| row.state != State::Forgotten)
+    }
+
+    /// Whether [`Rows::get`] finds it.
+    pub fn is_cached(&self, table: u32, key: &str) -> bool {
+        let row = self.tables.get(&table).and_then(|tab| tab.rows.get(key));
+        row.is_some_and(|row| row.state != State::Forgotten)
     }
 
     /// Its last changes were discarded, and it was not loaded since.
@@ -140,7 +148,7 @@ impl Rows {
         };
         let rows = self.tables.get(&table).map(|tab| &tab.rows);
         rows.into_iter()
-            .flat_map(move |rows| rows.range((from.clone(), Bound::Unbounded)))
+            .flat_map(move |rows| rows.range(from.clone()))
             .filter(|(_, row)| row.state != State::Forgotten)
     }
 
@@ -148,7 +156,7 @@ impl Rows {
     pub fn ids_of(&self, table: u32) -> impl Iterator<Item = RowId> {
         let rows = self.tables.get(&table).into_iter();
         rows.flat_map(move |tab| {
-            tab.rows.keys().map(move |key| RowId {
+            tab.rows.iter().map(move |(key, _)| RowId {
                 table,
                 key: key.clone(),
             })
@@ -178,7 +186,7 @@ impl Rows {
                 Some(hand) if hand.table == *table => Bound::Excluded(hand.key.clone()),
                 _ => Bound::Unbounded,
             };
-            if let Some((key, _)) = tab.rows.range((from, Bound::Unbounded)).next() {
+            if let Some((key, _)) = tab.rows.range(from).next() {
                 return Some(RowId {
                     table: *table,
                     key: key.clone(),
@@ -229,7 +237,7 @@ impl Rows {
         let (after, added) = (Owes::of(new.as_ref()), size(new.as_ref()));
         let count = usize::from(new.is_some());
         let old = match new {
-            Some(row) => tab.rows.insert(id.key.clone(), row),
+            Some(row) => tab.rows.insert(&id.key, row),
             None => tab.rows.remove(&id.key),
         };
         let before = Owes::of(old.as_ref());

@@ -126,6 +126,10 @@ impl Desk {
         *self.leaving.entry(id.clone()).or_default() += 1;
     }
 
+    pub fn is_any_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     pub fn is_leaving(&self, id: &RowId) -> bool {
         self.leaving.contains_key(id)
     }

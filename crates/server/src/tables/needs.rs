@@ -62,6 +62,7 @@ impl Core {
             return Needs::Nothing;
         };
         let has_room = desk.leader.has_room(rows);
+        let any_leaving = desk.is_any_leaving();
         let (mut cold, mut leaving, mut full) = (Vec::new(), false, Vec::new());
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
             let row = self.shared.commands.row(stat as usize);
@@ -69,11 +70,19 @@ impl Core {
                 continue;
             }
             let mut named = false;
-            each_row(space, row, db, &batch.commands.args(at), |id| {
+            each_key(row, db, &batch.commands.args(at), &mut |db, key| {
+                let Some(is_cached) = space.is_row_cached(db, key) else {
+                    return;
+                };
                 named = true;
-                leaving |= desk.is_leaving(&id);
-                if rows.get(&id).is_none() {
-                    cold.push(id);
+                if is_cached && !any_leaving {
+                    return; // as nearly always
+                }
+                if let Some(Ok(found)) = space.row_of(db, key) {
+                    leaving |= desk.is_leaving(&found.id);
+                    if !is_cached {
+                        cold.push(found.id);
+                    }
                 }
             });
             if named && !has_room && row.is_write() && grows(row) {

@@ -13,10 +13,11 @@
 //! **Invariants.** A row has at most one statement under way. Nothing is sent without the lease. All changes of a row while it waits or
 //! flies become one more statement. Rows of a table go in the order in which they became dirty.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use base::slot::slot_of;
+use foldhash::fast::FixedState;
 
 use crate::entry::{Dead, DeadKind, Entry, Flushed, RowId};
 use crate::rows::{Row, Rows, State, What};
@@ -27,7 +28,8 @@ use super::{Action, Fault, Flush, Limits, Numbers, Wrote};
 
 #[derive(Debug, Default)]
 pub struct Writeback {
-    owed: BTreeMap<RowId, Owed>,
+    /// Never walked but to drop a table: its order is nobody's business.
+    owed: HashMap<RowId, Owed, FixedState>,
     queues: BTreeMap<u32, Queue>,
     flying: BTreeMap<u64, Batch>,
     /// Statements under way.

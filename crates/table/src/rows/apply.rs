@@ -167,7 +167,8 @@ impl Rows {
         self.dirty.retain(|(_, id)| id.table != table);
         self.dead.retain(|id| id.table != table);
         self.count -= tab.rows.len();
-        for (key, row) in tab.rows {
+        for (key, row) in tab.rows.iter() {
+            let key = key.clone();
             self.bytes -= row.size(&RowId { table, key });
         }
     }

@@ -172,7 +172,7 @@ impl Rows {
         }
         all.extend(self.answers.dump());
         for (table, tab) in &self.tables {
-            for (key, row) in &tab.rows {
+            for (key, row) in tab.rows.iter() {
                 let id = RowId {
                     table: *table,
                     key: key.clone(),
