@@ -94,7 +94,7 @@ impl Desk {
 
     fn after(&mut self, ms: u64) {
         self.now += ms;
-        self.leader.turn(&mut self.rows, self.now, &mut self.out);
+        self.leader.turn(&self.rows, self.now, &mut self.out);
     }
 
     fn turn(&mut self, ms: u64) -> Vec<Action> {
