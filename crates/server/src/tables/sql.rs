@@ -32,7 +32,7 @@ mod backend;
 mod counters;
 
 pub use backend::Backend;
-pub use counters::{BOUNDS_US, Counters, Histogram, Last};
+pub use counters::{BOUNDS_US, Counters, Histogram, Last, OfTable};
 
 /// Calls that may be under way or wait, over all backends. Leaders ask for a few statements each; this is for what they are not expected to do.
 const CALLS_MAX: usize = 16 * 1024;

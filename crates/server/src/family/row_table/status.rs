@@ -173,14 +173,24 @@ pub async fn section(session: &Session, only: Option<&[u8]>) -> String {
     let mut backends = Vec::new();
     for table in catalogue.tables.values().filter(|it| chosen(&it.name)) {
         let trouble = status.troubles.get(&table.id);
+        let backend = shared.sql.backend(&table.backend);
+        let of = backend.map(|it| it.counters.of_table(table.id));
+        let of = of.unwrap_or_default();
         let _ = write!(
             text,
-            "table:name={},backend={},sqlname={},epoch={},fields={},in_trouble={}\r\n",
+            "table:name={},backend={},sqlname={},epoch={},fields={},loads={},loaded={},flushes={},flushed={},refused={},conflicts={},faults={},in_trouble={}\r\n",
             table.name,
             table.backend,
             table.sql_name,
             table.epoch,
             table.fields.len(),
+            of.loads,
+            of.loaded_rows,
+            of.flushes,
+            of.flushed_rows,
+            of.refused_rows,
+            of.conflicting_rows,
+            of.faults,
             trouble.map_or(0, |(_, regions)| *regions),
         );
         if let Some((why, _)) = trouble {

@@ -83,9 +83,13 @@ impl Backend {
             let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
             self.database()?.load(table, &keys).await.map_err(fault)
         });
-        let loaded = loaded.await?;
+        let loaded = self.faulty(table, loaded.await)?;
         self.counters.loads.note(began.elapsed());
         add(&self.counters.loaded_rows, loaded.len());
+        self.counters.note(table.id, |of| {
+            of.loads += 1;
+            of.loaded_rows += loaded.len() as u64;
+        });
         let read = |loaded| match read(table, loaded) {
             Read::Unreadable { why } => {
                 add(&self.counters.unreadable_rows, 1);
@@ -105,9 +109,19 @@ impl Backend {
             let written = self.database()?.flush(table, &rows).await;
             written.map(|written| (written, began)).map_err(fault)
         });
-        let (written, began) = written.await?;
+        let (written, began) = self.faulty(table, written.await)?;
         self.counters.flushes.note(began.elapsed());
         let counters = &self.counters;
+        counters.note(table.id, |of| {
+            of.flushes += 1;
+            for one in &written {
+                match one {
+                    Flushed::Written | Flushed::Already => of.flushed_rows += 1,
+                    Flushed::Conflict { .. } => of.conflicting_rows += 1,
+                    Flushed::Refused { .. } => of.refused_rows += 1,
+                }
+            }
+        });
         let wrote = |flushed| {
             let (counter, wrote) = match flushed {
                 Flushed::Written => (&counters.flushed_rows, Wrote::Written),
@@ -190,6 +204,11 @@ impl Backend {
             self.database()?.ping().await.map_err(fault)
         })
         .await
+    }
+
+    /// Counts a fault for the table, too.
+    fn faulty<T>(&self, table: &Table, result: Result<T, Fault>) -> Result<T, Fault> {
+        result.inspect_err(|_| self.counters.note(table.id, |of| of.faults += 1))
     }
 
     /// For one call. A single statement has its own limit, which is shorter.

@@ -1,5 +1,6 @@
 //! What is counted of a backend, for `INFO`, `/metrics` and `neokv table backends`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -69,6 +70,18 @@ pub struct Last {
     pub why: Box<str>,
 }
 
+/// What was asked for one table, since the node started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OfTable {
+    pub loads: u64,
+    pub loaded_rows: u64,
+    pub flushes: u64,
+    pub flushed_rows: u64,
+    pub refused_rows: u64,
+    pub conflicting_rows: u64,
+    pub faults: u64,
+}
+
 /// Since the node started. Calls, except where it says rows.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -87,6 +100,8 @@ pub struct Counters {
     /// Under way or waiting now.
     pub open: AtomicU64,
     last: Mutex<Option<Last>>,
+    /// By id; of dropped ones too, which are few.
+    tables: Mutex<BTreeMap<u32, OfTable>>,
 }
 
 impl Counters {
@@ -99,6 +114,17 @@ impl Counters {
         let why = why.clone();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(Last { at_ms: now_ms, why });
+    }
+
+    /// Counts for one table.
+    pub(super) fn note(&self, table: u32, change: impl FnOnce(&mut OfTable)) {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        change(tables.entry(table).or_default());
+    }
+
+    pub fn of_table(&self, table: u32) -> OfTable {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.get(&table).copied().unwrap_or_default()
     }
 
     pub fn last_fault(&self) -> Option<Last> {

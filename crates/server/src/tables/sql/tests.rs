@@ -94,6 +94,11 @@ fn rows_go_there_and_come_back() {
     assert_eq!((counters.loads.count(), counters.flushes.count()), (1, 2));
     assert_eq!(counters.flushed_rows.load(Ordering::Relaxed), 5);
     assert_eq!(counters.conflicting_rows.load(Ordering::Relaxed), 1);
+    let of = counters.of_table(table.id);
+    assert_eq!(
+        (of.loads, of.loaded_rows, of.flushes, of.flushed_rows),
+        (1, 2, 2, 5)
+    );
     assert_eq!(counters.unfit_faults.load(Ordering::Relaxed), 1);
     assert!(
         counters
