@@ -16,7 +16,14 @@ fn start(folder: &Path, flags: &[&str]) -> Node {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
     command
         .args(["server", "--redis-port", &port.to_string()])
-        .args(["--bind", "127.0.0.1", "--num-shards", "1"])
+        .args([
+            "--bind",
+            "127.0.0.1",
+            "--num-shards",
+            "1",
+            "--http-port",
+            "0",
+        ])
         .args(["--block-cache-size", "16mb", "--data-dir"])
         .arg(folder)
         .args(flags);

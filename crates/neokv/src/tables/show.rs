@@ -160,7 +160,8 @@ pub fn status(nodes: &[(String, Value)]) -> String {
             notes.push_str(&format!("{node}: backend {name} does not answer: {why}\n"));
         }
         let (regions, leases) = (number(it, "regions"), number(it, "leases"));
-        if leases < regions {
+        // Without anything to write a lease is let go.
+        if leases < regions && number(it, "queued") > 0 {
             let waiting = regions - leases;
             notes.push_str(&format!(
                 "{node}: {waiting} regions wait for their turn to write back, after a change of leader\n"

@@ -1,0 +1,106 @@
+//! `neokv table` against three nodes over one PostgreSQL: any node is asked, all are looked at.
+
+mod trio;
+#[path = "transcript/wire.rs"]
+mod wire;
+
+use std::process::Command;
+
+use base::slot::slot_of;
+use databases::{Engine, Server};
+use trio::Trio;
+
+/// `neokv table` with these words, of one node.
+fn table(trio: &Trio, node: usize, words: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_neokv"))
+        .args(["table", "--address", &trio.address(node)])
+        .args(words)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+fn done(trio: &Trio, node: usize, words: &[&str]) -> String {
+    let (done, text) = table(trio, node, words);
+    assert!(done, "{words:?}: {text}");
+    text
+}
+
+/// At the node that leads it.
+fn say(trio: &Trio, key: &str, line: &str) -> String {
+    let leader = trio
+        .leader_of(slot_of(key.as_bytes()), 0)
+        .expect("a leader");
+    trio.link(leader).say(line)
+}
+
+#[test]
+fn the_command_line_asks_every_node() {
+    let Some(database) = Server::start(Engine::Postgres) else {
+        return;
+    };
+    let trio = Trio::start(&["--table-backend", &database.url()]);
+    done(
+        &trio,
+        1,
+        &["create", "users", "--fields", "age:int64,name:string"],
+    );
+    for node in 0..3 {
+        assert!(
+            done(&trio, node, &["list"]).contains("users"),
+            "node {node}"
+        );
+    }
+    for at in 0..60 {
+        let key = format!("users:u{at}");
+        assert_eq!(say(&trio, &key, &format!("HSET {key} age {at}")), "1");
+    }
+    assert_eq!(done(&trio, 2, &["drain"]), "SQL has everything\n");
+    let status: serde_json::Value =
+        serde_json::from_str(&done(&trio, 0, &["status", "--json"])).unwrap();
+    let nodes = status["nodes"].as_array().unwrap();
+    let sum = |name: &str| {
+        nodes
+            .iter()
+            .map(|it| it["status"][name].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(nodes.len(), 3);
+    assert_eq!((sum("slots"), sum("rows"), sum("dirty")), (16384, 60, 0));
+    let backends = done(&trio, 0, &["backends"]);
+    assert_eq!(backends.matches(" up ").count(), 3, "{backends}");
+
+    // A change that all nodes follow; a dead letter is settled through any of them.
+    done(&trio, 0, &["add-field", "users", "tag:string='x'"]);
+    assert_eq!(say(&trio, "users:u7", "HGET users:u7 tag"), "x");
+    let (done_, text) = table(&trio, 0, &["dead", "retry", "users:u7"]);
+    assert!(!done_ && text.contains("no dead letter"), "{text}");
+    done(&trio, 2, &["drop-field", "users", "name"]);
+    done(&trio, 1, &["drop", "users", "--keep-sql"]);
+    for node in 0..3 {
+        assert!(
+            done(&trio, node, &["list"]).contains("no tables"),
+            "node {node}"
+        );
+    }
+    let adopt = [
+        "create",
+        "users",
+        "--fields",
+        "age:int64,tag:string",
+        "--adopt",
+    ];
+    done(&trio, 0, &adopt);
+    assert_eq!(say(&trio, "users:u7", "HGET users:u7 age"), "7");
+    done(&trio, 0, &["drop", "users"]);
+    let (done_, text) = table(&trio, 1, &adopt);
+    assert!(!done_ && text.contains("there is no table users"), "{text}");
+}
+
+#[test]
+fn a_cluster_is_told_to_name_its_database() {
+    let trio = Trio::start(&[]);
+    let (done, text) = table(&trio, 0, &["create", "users", "--fields", "age:int64"]);
+    assert!(!done && text.contains("--table-backend 'main="), "{text}");
+}
