@@ -1,7 +1,7 @@
 //! Rows of a table on three nodes over a real database, while nodes and database fail at random: the oracle test.
 //!
 //! ```text
-//!   traffic.rs: sessions ─► nodes (killed, paused, cut off) ─► database (killed, paused, slow, locked: faults.rs)
+//!   traffic.rs, grpc.rs: sessions ─► nodes (killed, paused, cut off) ─► database (killed, paused, slow, locked: faults.rs)
 //!        │                                                         │
 //!        └─► calls ──► judge.rs: one order explains them ◄── watch.rs: what SQL has, all the while
 //!                      (model.rs: a row without copies)
@@ -11,6 +11,7 @@
 //! cache and comes back the same, all replicas are equal. `outage.rs` is the drill with the database stopped.
 
 mod faults;
+mod grpc;
 mod judge;
 mod model;
 mod outage;
@@ -106,13 +107,19 @@ impl Rig {
         self.cluster.until_healthy();
         let last = after.read(&self.cluster, keys, &mut calls);
         let drained = self.drain();
+        let began = Instant::now();
         let seen = watch.finish();
         compare(keys, &last, &self.sql().rows(keys).expect("rows in SQL"));
         self.kick_all(keys);
         let again = after.read(&self.cluster, keys, &mut calls);
         compare(keys, &last, &again);
         verify::digest(&self.cluster);
+        let compared = began.elapsed();
         let undecided = judge::judge(keys, &calls, &last, &seen);
+        eprintln!(
+            "compared in {compared:?}, judged after {:?}",
+            began.elapsed()
+        );
         for number in 1..=3 {
             let log = self.cluster.log(number);
             for word in ["panicked", "uarantine"] {

@@ -1,4 +1,4 @@
-//! Sessions that work on a few hot rows while faults happen, and what they saw.
+//! Sessions that work on a few hot rows while faults happen, and what they saw. One of them speaks gRPC.
 //!
 //! A change that carries a REQUEST and whose fate is unknown is asked again until it is known: for the judge it is one
 //! call, from the first question to the last answer.
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::grpc::{Grpc, NoAnswer};
 use super::judge::is_counter;
 use super::model::{Act, Call, Row, Told};
 use super::watch::Floors;
@@ -66,11 +67,16 @@ impl Traffic {
             keys: keys.clone(),
             floors,
         };
-        let threads = (0..5).map(|id| {
+        let threads = (0..6).map(|id| {
             let mut session = Session::new(id, cluster, &shared, seed);
+            // The last speaks gRPC.
+            let grpc = (id == 5).then(|| Grpc::new(cluster));
             std::thread::spawn(move || {
                 while !session.is_over() {
-                    session.turn();
+                    match &grpc {
+                        Some(grpc) => session.turn_by(grpc),
+                        None => session.turn(),
+                    }
                     std::thread::sleep(REST);
                 }
             })
@@ -212,6 +218,24 @@ impl Session {
         }
     }
 
+    fn turn_by(&mut self, grpc: &Grpc) {
+        let number = self.dice.roll(self.shared.keys.len() as u64) as usize;
+        let act = self.choose(number);
+        let called = self.tick();
+        let (act, ended) = match grpc.call(&self.shared.keys[number], &act) {
+            Ok((act, told)) => (act, Some((self.tick(), told))),
+            Err(NoAnswer(why)) => {
+                self.note(&why);
+                (act, None)
+            }
+        };
+        // Of the others it only asks for the row.
+        let may_write = matches!(act, Act::Add(_) | Act::Set(..));
+        if ended.is_some() || may_write {
+            self.record(number, act, called, ended);
+        }
+    }
+
     fn choose(&mut self, number: usize) -> Act {
         self.count += 1;
         let v: Arc<str> = format!("{}-{}", self.id, self.count).into();
@@ -284,6 +308,10 @@ impl Session {
             std::thread::sleep(Duration::from_millis(20));
             return;
         }
+        self.record(number, act, called, ended);
+    }
+
+    fn record(&mut self, number: usize, act: Act, called: u64, ended: Option<(u64, Told)>) {
         let mut record = self.shared.record.lock().expect("the record");
         if let Some((_, told)) = &ended {
             if act.writes() {
