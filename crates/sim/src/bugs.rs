@@ -23,10 +23,18 @@ pub enum Bug {
     ForgetSeat,
     /// Meta's orders to destroy are not carried out.
     NeverDestroy,
+    /// The database writes a row whatever it has of it.
+    FlushUnguarded,
+    /// A row is said to be in SQL, and kicked, though nobody has written it.
+    KickDirty,
+    /// The desk of tables is kept when the office is over, and used in the next.
+    KeepDesk,
+    /// The numbers of requests are forgotten: a retry is done again.
+    ForgetRequests,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 8] = [
+    pub const ALL: [Bug; 12] = [
         Bug::SkipFsync,
         Bug::ServeWithoutLease,
         Bug::ApplyTwice,
@@ -35,5 +43,9 @@ impl Bug {
         Bug::LeaseByTicks,
         Bug::ForgetSeat,
         Bug::NeverDestroy,
+        Bug::FlushUnguarded,
+        Bug::KickDirty,
+        Bug::KeepDesk,
+        Bug::ForgetRequests,
     ];
 }

@@ -7,9 +7,12 @@
 //! Keys of a region: registers (`r`), logs of unique tokens (`l`), counters (`c`), which the history
 //! records, and others of every type (`n`), on which only the digests of the replicas look.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::history::{Action, Seen};
+use crate::row_calls::{Column, RowAct};
+use crate::sql::row_key;
 
 /// One command: its words.
 pub type Words = Vec<Vec<u8>>;
@@ -42,6 +45,12 @@ pub struct Current {
     pub request: Request,
     /// Its number in the history; noise has none.
     pub call: Option<usize>,
+    /// The same of a call on a row.
+    pub row: Option<usize>,
+    /// With a number: it may be asked for again when no answer came.
+    pub has_number: bool,
+    /// One of its tries got no answer.
+    pub in_doubt: bool,
     pub asked: u64,
     pub gives_up_us: u64,
 }
@@ -57,6 +66,9 @@ pub struct Session {
     values: u64,
     keys: usize,
     regions: u64,
+    /// Numbers of requests on rows, and what it last saw of these.
+    numbers: u64,
+    pub seen: BTreeMap<String, (i64, Option<Arc<str>>)>,
 }
 
 /// How often each kind of call is made, of a hundred.
@@ -73,6 +85,8 @@ impl Session {
             values: 0,
             keys,
             regions,
+            numbers: 0,
+            seen: BTreeMap::new(),
         }
     }
 
@@ -127,6 +141,49 @@ impl Session {
         let commands = actions.iter().map(|(key, action)| words(key, action));
         let commands = commands.collect();
         (region, actions, commands)
+    }
+
+    /// A call on a row: its region and key, what it does, and its number if it has one.
+    pub fn choose_row(
+        &mut self,
+        rows: usize,
+        has_m: bool,
+    ) -> (u64, String, RowAct, Option<(u32, u64)>) {
+        let region = self.rng.u64(1..=self.regions);
+        let key = row_key(region, self.rng.usize(..rows));
+        let text: Arc<str> = self.value().into();
+        let (version, last) = self.seen.get(&key).cloned().unwrap_or_default();
+        let expect = (self.rng.u32(..3) == 0).then_some(version);
+        let by = self.rng.i64(1..100);
+        let column = match has_m && self.rng.bool() {
+            true => Column::M,
+            false => Column::N,
+        };
+        let act = match self.rng.u32(..100) {
+            0..25 => RowAct::Get,
+            25..30 => RowAct::HGet(Column::S),
+            30..35 => RowAct::HGet(column),
+            35..47 => RowAct::Set { text, expect },
+            47..52 => RowAct::SetNew { text },
+            52..60 => RowAct::Swap {
+                when: last.unwrap_or_else(|| "x".into()),
+                text,
+            },
+            60..75 => RowAct::Incr { column, by, expect },
+            75..80 => RowAct::Del { expect },
+            80..88 => RowAct::HSet { text },
+            88..96 => RowAct::HIncr { by },
+            _ => RowAct::HDel,
+        };
+        let is_plain = matches!(
+            act,
+            RowAct::Get | RowAct::HGet(_) | RowAct::HSet { .. } | RowAct::HIncr { .. } | RowAct::HDel
+        );
+        let number = (!is_plain && self.rng.u32(..3) > 0).then(|| {
+            self.numbers += 1;
+            (self.id, self.numbers)
+        });
+        (region, key, act, number)
     }
 
     /// Commands of all types, on few keys; what they answer is nobody's business.

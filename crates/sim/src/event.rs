@@ -5,6 +5,7 @@ use std::rc::Rc;
 use replica::{Message, SnapshotHead};
 
 use crate::client::{Answer, Request};
+use crate::database::{Said, Statement};
 use crate::desk::{Asker, Call, Reply};
 use crate::faults::Fault;
 use crate::member::Files;
@@ -98,6 +99,28 @@ pub enum Event {
         session: u32,
         ticket: u64,
     },
+    /// A statement comes to the database.
+    Statement(Box<Statement>),
+    /// The database's answer comes to a node, or the node has waited long enough.
+    Word {
+        node: u64,
+        life: u64,
+        region: u64,
+        term: u64,
+        number: u64,
+        said: Box<Said>,
+    },
+    /// A node hears which tables there are.
+    Catalogue {
+        node: u64,
+        life: u64,
+    },
+    /// Desks of tables are tended.
+    Tend {
+        node: u64,
+        life: u64,
+    },
+    AddField,
     /// Time for another fault.
     Nemesis,
     /// The script goes on.
@@ -124,6 +147,9 @@ impl Event {
             | Event::Beat { node, life }
             | Event::Reply { node, life, .. }
             | Event::NoReply { node, life, .. }
+            | Event::Word { node, life, .. }
+            | Event::Catalogue { node, life }
+            | Event::Tend { node, life }
             | Event::Snapshot { node, life, .. } => Some((node, Some(life))),
             Event::Message { node, .. }
             | Event::Request { node, .. }

@@ -2,6 +2,7 @@
 
 use base::cluster::META_REGION;
 
+use crate::database::Health;
 use crate::event::Event;
 use crate::member::Effects;
 use crate::node::Status;
@@ -49,6 +50,11 @@ pub enum Kind {
     Wipe,
     /// A new machine joins.
     Join,
+    /// The database refuses everything for a while.
+    DatabaseDown,
+    /// A lock stops all statements for a while.
+    DatabaseBlocked,
+    DatabaseSlow,
 }
 
 impl Kind {
@@ -71,6 +77,13 @@ impl Kind {
         Kind::Lull,
     ];
 
+    /// Those of the database behind the tables.
+    pub const DATABASE: [Kind; 3] = [
+        Kind::DatabaseDown,
+        Kind::DatabaseBlocked,
+        Kind::DatabaseSlow,
+    ];
+
     /// Those that only a meta service can mend.
     pub const META: [Kind; 5] = [
         Kind::MetaLeader,
@@ -89,6 +102,7 @@ pub enum Fault {
     Cut(Vec<(u64, u64)>),
     Links,
     SlowDisk(u64),
+    Database,
 }
 
 /// A clock may be wrong by this much in a second; a lease has to allow for it.
@@ -197,6 +211,9 @@ impl World {
             Kind::Lose => self.lose(node, true),
             Kind::Wipe => self.lose(node, false),
             Kind::Join => self.join_machine(),
+            Kind::DatabaseDown => self.trouble_database(Health::Down),
+            Kind::DatabaseBlocked => self.trouble_database(Health::Blocked),
+            Kind::DatabaseSlow => self.trouble_database(Health::Slow),
         }
     }
 
@@ -268,6 +285,7 @@ impl World {
             }
             Fault::Links => self.network.heal(),
             Fault::SlowDisk(node) => self.nodes[node as usize - 1].slow_us = 0,
+            Fault::Database => self.mend_database(),
         }
     }
 
@@ -284,6 +302,10 @@ impl World {
         let first_us = self.nemesis.u64(1000..100_000);
         self.after(first_us, Event::Tick { node, life });
         self.after(first_us, Event::Checkpoint { node, life });
+        if self.plan.tables.is_some() {
+            self.after(first_us, Event::Tend { node, life });
+            self.announce(node);
+        }
         self.carry_out(node, out);
     }
 
@@ -308,6 +330,7 @@ impl World {
         self.reads_only_us = 0;
         self.scene = Scene::After;
         self.network.calm();
+        self.mend_database();
         for node in 1..=self.machines() {
             let at = &mut self.nodes[node as usize - 1];
             at.slow_us = 0;

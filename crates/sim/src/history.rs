@@ -6,6 +6,8 @@
 //!
 //! The same records can be made from real clients: nothing here knows of the simulator.
 
+use crate::row_calls::{RowAct, RowCall, RowSeen};
+
 /// What one command does to its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -59,6 +61,8 @@ pub struct Call {
 #[derive(Debug, Clone, Default)]
 pub struct History {
     pub calls: Vec<Call>,
+    /// Those on rows of tables.
+    pub rows: Vec<RowCall>,
     clock: u64,
 }
 
@@ -109,8 +113,46 @@ impl History {
         }
     }
 
+    pub fn call_row(&mut self, session: u32, key: &str, act: RowAct) -> usize {
+        self.clock += 1;
+        self.rows.push(RowCall {
+            session,
+            key: key.into(),
+            act,
+            seen: None,
+            called: self.clock,
+            ended: None,
+            fate: Fate::Open,
+        });
+        self.rows.len() - 1
+    }
+
+    pub fn row_done(&mut self, call: usize, seen: RowSeen) {
+        self.end_row(call, Fate::Done, Some(seen));
+    }
+
+    pub fn row_refused(&mut self, call: usize) {
+        self.end_row(call, Fate::Refused, None);
+    }
+
+    pub fn row_unknown(&mut self, call: usize) {
+        self.end_row(call, Fate::Unknown, None);
+    }
+
+    fn end_row(&mut self, call: usize, fate: Fate, seen: Option<RowSeen>) {
+        self.clock += 1;
+        if let Some(call) = self.rows.get_mut(call) {
+            (call.fate, call.seen) = (fate, seen);
+            call.ended = Some(self.clock);
+        }
+    }
+
     pub fn count(&self, fate: Fate) -> usize {
         self.calls.iter().filter(|call| call.fate == fate).count()
+    }
+
+    pub fn count_rows(&self, fate: Fate) -> usize {
+        self.rows.iter().filter(|call| call.fate == fate).count()
     }
 }
 

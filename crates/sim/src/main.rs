@@ -4,7 +4,8 @@
 //!   sim --seconds 60 [--from SEED]     new seeds until the time is over; stops at the first failure
 //!       --step 3                       every third (from 0: those with a meta service)
 //!   sim --seed 4711                    that one, twice, with its trace if it fails
-//!       --bug 1..8                     with a planted bug (`Bug::ALL`)
+//!       --bug 1..12                    with a planted bug (`Bug::ALL`)
+//!       --tables 1                     with tables, whatever the seed
 //!       --elections 1                  with elections all the time
 //!       --script 1                     with the adversary of `script.rs`
 //! ```
@@ -23,6 +24,7 @@ struct Wanted {
     from: Option<u64>,
     step: Option<u64>,
     bug: Option<u64>,
+    tables: Option<u64>,
     elections: Option<u64>,
     script: Option<u64>,
 }
@@ -31,6 +33,7 @@ impl Wanted {
     fn plan(&self, seed: u64) -> Plan {
         let plan = match (self.elections, self.script) {
             (Some(1), _) => Plan::of_elections(seed),
+            _ if self.tables == Some(1) => Plan::of_tables(seed),
             (_, Some(1)) => Plan::of_script(seed, Script::ForgottenPromise),
             _ => Plan::of_seed(seed),
         };
@@ -51,6 +54,7 @@ fn wanted() -> Result<Wanted, String> {
             "--from" => wanted.from = number,
             "--step" => wanted.step = number,
             "--bug" => wanted.bug = number,
+            "--tables" => wanted.tables = number,
             "--elections" => wanted.elections = number,
             "--script" => wanted.script = number,
             _ => return Err(format!("unknown option {word}")),
@@ -76,7 +80,7 @@ fn again(seed: u64, plan: &Plan) -> ExitCode {
     let outcome = run(plan);
     let second = run(plan);
     println!(
-        "seed {seed}: {} events, {} s, {} elections, {} entries, {} installs, {} losses, {} made, {} calls done, {} unknown; trace {:016x}",
+        "seed {seed}: {} events, {} s, {} elections, {} entries, {} installs, {} losses, {} made, {} calls done, {} unknown, {} on rows; {} loads, {} flushes, {} evicted; trace {:016x}",
         outcome.events,
         outcome.took_us / 1_000_000,
         outcome.elections,
@@ -86,6 +90,10 @@ fn again(seed: u64, plan: &Plan) -> ExitCode {
         outcome.made,
         outcome.done,
         outcome.unknown,
+        outcome.row_calls,
+        outcome.loads,
+        outcome.flushes,
+        outcome.evicted,
         outcome.trace_hash
     );
     if outcome.trace_hash != second.trace_hash {

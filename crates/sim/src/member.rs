@@ -3,12 +3,14 @@
 //!
 //! It stands for what `server::durable` does around a replica: requests gather while a write is on
 //! its way and become one entry (`compose`), committed entries are run by the server's own code
-//! (`apply`), reads go by lease or round (`read`), a state is exported and installed (`state`).
+//! (`apply`), reads go by lease or round (`read`), a state is exported and installed (`state`), rows of tables
+//! are loaded and written back (`tables`).
 
 mod apply;
 mod compose;
 mod read;
 mod state;
+mod tables;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -24,12 +26,17 @@ use replica::{
 use server::Commands;
 use server::cluster::lead;
 use server::cluster::seats::Seat;
+use table::RowId;
+use tables::TableDesk;
 
 pub use state::{Files, read_seat, remove_seat, write_seat};
+pub use tables::Catalogue;
 
 use crate::bugs::Bug;
 use crate::check::agree::Applied;
+use crate::check::written::Cached;
 use crate::client::{Answer, Request};
+use crate::database::Ask;
 use crate::desk::{Asker, Call, Reply};
 use crate::disk::{Disk, Voteless};
 
@@ -56,6 +63,8 @@ pub struct Effects {
     pub news: Vec<u64>,
     /// This node should tell meta soon.
     pub is_news: bool,
+    /// To the database: region, term, number.
+    pub statements: Vec<(u64, u64, u64, Ask)>,
     /// The node cannot go on.
     pub failure: Option<String>,
 }
@@ -86,6 +95,18 @@ pub enum Fact {
         index: u64,
         descriptor: Descriptor,
     },
+    /// An entry was about this row.
+    Row {
+        region: u64,
+        replica: u64,
+        id: RowId,
+        cached: Option<Cached>,
+    },
+    /// The replica begins with these rows.
+    Rows {
+        replica: u64,
+        rows: Vec<(RowId, Cached)>,
+    },
     /// A member of meta has come to this state.
     Meta {
         replica: u64,
@@ -110,6 +131,7 @@ pub struct Around<'a> {
     pub now_ms: u64,
     pub wall_ms: u64,
     pub bug: Bug,
+    pub catalogue: Rc<Catalogue>,
 }
 
 /// How a replica is set up; the same on all nodes of a run.
@@ -123,6 +145,10 @@ pub struct Limits {
 struct Flight {
     index: u64,
     term: u64,
+    /// Proposals of the desk before the requests.
+    tables: usize,
+    /// Nobody looked whether the rows were there.
+    is_blind: bool,
     requests: Vec<Request>,
 }
 
@@ -147,6 +173,11 @@ pub struct Member {
     last_stamp_ms: u64,
     expiring: u64,
     ready: Ready,
+    desk: Option<Box<TableDesk>>,
+    /// The catalogue the region's log is known to have.
+    catalogue_seen: u64,
+    /// What was done to rows since the desk was last tended.
+    applied: Vec<table::rows::Applied>,
 }
 
 impl Member {
@@ -157,7 +188,8 @@ impl Member {
         let known = known.filter(|_| around.bug != Bug::ForgetSeat);
         let seat = known.unwrap_or_else(|| made.clone());
         let (region, id) = (seat.region(), seat.replica);
-        let space = state::open_space(disk, region)?;
+        let mut space = state::open_space(disk, region)?;
+        space.note_applied(around.catalogue.is_used);
         let mut applied = space.applied_index();
         if around.bug == Bug::ApplyTwice && applied > seat.snapshot_index + 3 {
             applied -= around.rng.u64(..3);
@@ -195,7 +227,7 @@ impl Member {
             replica: id,
             applied,
         });
-        Ok(Member {
+        let member = Member {
             replica,
             region,
             seat,
@@ -211,8 +243,13 @@ impl Member {
             last_stamp_ms: space.last_stamp_ms(),
             expiring: 0,
             ready: Ready::default(),
+            desk: None,
+            catalogue_seen: 0,
+            applied: Vec::new(),
             space,
-        })
+        };
+        member.tell_all_rows(around);
+        Ok(member)
     }
 
     pub fn id(&self) -> u64 {
@@ -333,6 +370,7 @@ impl Member {
     /// What must be done, until there is nothing more.
     pub fn drive(&mut self, around: &mut Around<'_>) {
         loop {
+            self.tend(around);
             self.compose(around);
             if !self.replica.has_ready() || around.out.failure.is_some() {
                 break;

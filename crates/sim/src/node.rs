@@ -2,6 +2,7 @@
 //! again from what its disk kept.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use base::cluster::META_REGION;
 use server::cluster::Minutes;
@@ -13,7 +14,7 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::disk::Disk;
 use crate::event::Event;
-use crate::member::{Around, Effects, Limits, Member, remove_seat};
+use crate::member::{Around, Catalogue, Effects, Limits, Member, remove_seat};
 
 /// A tick of the server's timer.
 pub const TICK_US: u64 = 100_000;
@@ -55,6 +56,8 @@ pub struct Node {
     pub rng: fastrand::Rng,
     pub(crate) bug: Bug,
     limits: Limits,
+    /// What it has heard of tables in this life.
+    pub catalogue: Rc<Catalogue>,
     /// Ticks of this life, and what the clock showed at its beginning.
     ticks: u64,
     began_ms: u64,
@@ -78,6 +81,7 @@ impl Node {
             rng,
             bug,
             limits,
+            catalogue: Rc::default(),
             ticks: 0,
             began_ms: 0,
         }
@@ -97,6 +101,10 @@ impl Node {
         self.status = Status::Up;
         self.life += 1;
         self.ticks = 0;
+        self.catalogue = Rc::new(Catalogue {
+            version: 0,
+            ..Catalogue::clone(&self.catalogue)
+        });
         self.began_ms = self.clock.now_ms(true_us);
         for region in self.places.keys().copied().collect::<Vec<_>>() {
             self.open(region, true_us, out);
@@ -113,6 +121,7 @@ impl Node {
             rng: &mut self.rng,
             out,
             bug: self.bug,
+            catalogue: self.catalogue.clone(),
         }
     }
 
@@ -210,6 +219,7 @@ impl Node {
                 rng: &mut self.rng,
                 out,
                 bug: self.bug,
+                catalogue: self.catalogue.clone(),
             };
             what(member, &mut around);
         }
@@ -221,6 +231,13 @@ impl Node {
             self.with(region, true_us, out, |member, around| member.tick(around));
         }
         self.with_chair(true_us, out, |chair, around| chair.tick(around));
+    }
+
+    /// Time passes for the desks of tables.
+    pub fn tend(&mut self, true_us: u64, out: &mut Effects) {
+        for region in self.members.keys().copied().collect::<Vec<_>>() {
+            self.with(region, true_us, out, |member, around| member.drive(around));
+        }
     }
 
     /// A sync has ended.

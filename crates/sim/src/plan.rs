@@ -9,6 +9,20 @@ use crate::member::Limits;
 use crate::network::Weather;
 use crate::script::Script;
 
+/// Rows of tables, and the database behind them.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    /// Per region.
+    pub rows: usize,
+    pub limits: table::leader::Limits,
+    pub adds_field: bool,
+    /// A statement is given up after so long.
+    pub timeout_us: u64,
+    /// Of a thousand statements, and of their answers, so many.
+    pub lost: u32,
+    pub late: u32,
+}
+
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub seed: u64,
@@ -29,6 +43,7 @@ pub struct Plan {
     pub script: Option<Script>,
     /// Regions are placed and repaired by the meta service, not by chance.
     pub meta: Option<meta::limits::Limits>,
+    pub tables: Option<Tables>,
     pub chaos_us: u64,
     pub limits: Limits,
     /// Of a hundred reads, so many ask whoever they meet.
@@ -74,6 +89,7 @@ impl Plan {
             faults,
             script: None,
             meta: None,
+            tables: None,
             chaos_us: 15_000_000,
             limits: Limits {
                 keep_entries: *rng.choice(&[1, 5, 50]).unwrap_or(&5),
@@ -110,12 +126,55 @@ impl Plan {
         plan.with_faults(&faults, 300_000)
     }
 
-    /// What `make sim` runs: with a meta service and without.
+    /// What `make sim` runs: with a meta service, with tables, with neither.
     pub fn of_seed(seed: u64) -> Plan {
         match seed % 3 {
             0 => Plan::of_meta(seed),
+            1 => Plan::of_tables(seed),
             _ => Plan::new(seed),
         }
+    }
+
+    /// Rows of tables beside everything else, and a database that has its own troubles.
+    pub fn of_tables(seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        let rng = &mut fastrand::Rng::with_seed(seed ^ 0x7ab1e);
+        let soft_bytes = *rng.choice(&[600, 1500, 4000]).unwrap_or(&1500);
+        plan.tables = Some(Tables {
+            rows: rng.usize(2..=8),
+            limits: table::leader::Limits {
+                load_keys: 3,
+                load_batches: 2,
+                flush_rows: 4,
+                flush_bytes: 800,
+                flush_batches: 2,
+                linger: *rng.choice(&[0, 20, 200]).unwrap_or(&20),
+                entry_rows: 3,
+                entry_bytes: 300,
+                backoff_min: 20,
+                backoff_max: 300,
+                lease: 3_000,
+                lease_margin: 300,
+                soft_bytes,
+                hard_bytes: 1_000_000,
+                evict_looks: 6,
+                ..table::leader::Limits::default()
+            },
+            adds_field: rng.bool(),
+            timeout_us: *rng.choice(&[300_000, 1_000_000]).unwrap_or(&300_000),
+            lost: *rng.choice(&[0, 20, 150]).unwrap_or(&20),
+            late: *rng.choice(&[0, 20, 150]).unwrap_or(&20),
+        });
+        // Sometimes nothing else goes wrong.
+        if rng.u32(..4) == 0 {
+            plan.faults.clear();
+        }
+        let often = plan.faults.len() / 6 + 1;
+        for _ in 0..often {
+            plan.faults.extend(Kind::DATABASE);
+        }
+        plan.fault_us = plan.fault_us.min(1_000_000);
+        plan
     }
 
     /// The meta service founds the regions and looks after them, while machines are lost and come.

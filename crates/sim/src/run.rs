@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::check::{Broken, kept, linear};
+use crate::check::{Broken, kept, linear, rows};
 use crate::history::Fate;
 use crate::plan::Plan;
 use crate::world::World;
@@ -32,6 +32,11 @@ pub struct Outcome {
     pub unknown: usize,
     /// Keys whose history was too hard to decide.
     pub undecided: usize,
+    /// Calls on rows of tables; statements of both kinds; rows that left a cache.
+    pub row_calls: usize,
+    pub loads: u64,
+    pub flushes: u64,
+    pub evicted: u64,
     pub broken: Option<Broken>,
     /// The event at which it is broken.
     pub at_event: u64,
@@ -45,6 +50,12 @@ pub fn run(plan: &Plan) -> Outcome {
     if broken.is_none() {
         match linear::check(&world.history) {
             Ok(count) => undecided = count,
+            Err(found) => broken = Some(found),
+        }
+    }
+    if broken.is_none() {
+        match rows::check(&world.history, &world.row_begin) {
+            Ok(count) => undecided += count,
             Err(found) => broken = Some(found),
         }
     }
@@ -66,6 +77,10 @@ pub fn run(plan: &Plan) -> Outcome {
         done: world.history.count(Fate::Done),
         unknown: world.history.count(Fate::Unknown),
         undecided,
+        row_calls: world.history.count_rows(Fate::Done),
+        loads: world.database.loads,
+        flushes: world.database.flushes,
+        evicted: world.written.evicted,
         at_event: moment.map_or(world.trace.events(), |moment| world.event_at(moment)),
         broken,
     }

@@ -8,19 +8,41 @@ use crate::world::World;
 
 /// A session waits so long for an answer, and tries a call again for so long.
 const PATIENCE_US: u64 = 1_500_000;
-const CALL_US: u64 = 4_000_000;
+pub(crate) const CALL_US: u64 = 4_000_000;
+
+/// The region has not heard of a field yet.
+fn is_no_field(replies: &[Vec<u8>]) -> bool {
+    let says = |reply: &Vec<u8>| String::from_utf8_lossy(reply).contains("has no field");
+    replies.iter().any(says)
+}
 
 impl World {
-    fn tick_history(&mut self) {
+    pub(crate) fn tick_history(&mut self) {
         self.moments.push(self.trace.events());
     }
 
     pub(crate) fn on_wake(&mut self, session: u32, ticket: u64) {
         let at = &mut self.sessions[session as usize];
         match &at.current {
-            Some(current) if current.request.ticket == ticket => self.give_up(session),
+            Some(current) if current.request.ticket == ticket => {
+                match current.has_number && self.now_us < current.gives_up_us {
+                    true => self.insist(session),
+                    false => self.give_up(session),
+                }
+            }
             Some(_) => {}
             None => self.begin_call(session),
+        }
+    }
+
+    /// No answer came, but the number of the request will tell whether it has happened.
+    fn insist(&mut self, session: u32) {
+        let machines = self.nodes.len() as u64;
+        let at = &mut self.sessions[session as usize];
+        if let Some(current) = &mut at.current {
+            current.in_doubt = true;
+            at.guess[current.request.region as usize] = at.rng.u64(1..=machines);
+            self.ask(session);
         }
     }
 
@@ -47,6 +69,9 @@ impl World {
         if self.now_us < self.lull_us {
             let rest_us = self.lull_us - self.now_us;
             self.after(rest_us, Event::Wake { session, ticket: 0 });
+            return;
+        }
+        if self.begins_row(session, is_auditor) {
             return;
         }
         let at = &mut self.sessions[session as usize];
@@ -83,6 +108,9 @@ impl World {
         at.current = Some(Current {
             request,
             call,
+            row: None,
+            has_number: false,
+            in_doubt: false,
             asked: 0,
             gives_up_us: self.now_us + CALL_US,
         });
@@ -122,6 +150,9 @@ impl World {
         let (session_word, region) = (u64::from(session), current.request.region);
         let guess = &mut at.guess[region as usize];
         match answer {
+            Answer::Done(replies) if current.row.is_some() && is_no_field(&replies) => {
+                self.try_again(session, current);
+            }
             Answer::Done(replies) => {
                 if !current.request.anywhere {
                     *guess = node;
@@ -147,7 +178,8 @@ impl World {
                 });
                 current.asked += 1;
                 if self.now_us > current.gives_up_us {
-                    self.end_call(session, &current, None, false);
+                    let is_unknown = current.in_doubt;
+                    self.end_call(session, &current, None, is_unknown);
                     return;
                 }
                 self.try_again(session, current);
@@ -163,12 +195,21 @@ impl World {
         replies: Option<Vec<Vec<u8>>>,
         is_unknown: bool,
     ) {
+        let replies_of_row = current.row.and(replies.clone());
         if let Some(call) = current.call {
             self.tick_history();
             match replies {
                 Some(replies) => self.record(call, &replies),
                 None if is_unknown => self.history.unknown(call),
                 None => self.history.refused(call),
+            }
+        }
+        if let Some(call) = current.row {
+            self.tick_history();
+            match replies_of_row {
+                Some(replies) => self.record_row(session, call, &replies),
+                None if is_unknown => self.history.row_unknown(call),
+                None => self.history.row_refused(call),
             }
         }
         let think_us = self.plan.think_us;

@@ -11,17 +11,20 @@ use meta::wire::Create;
 use replica::SnapshotHead;
 use server::cluster::seats::Seat;
 
-use crate::check::{Broken, agree::Agree, descriptors::Descriptors, terms::Terms};
+use crate::check::{Broken, agree::Agree, descriptors::Descriptors, terms::Terms, written::Written};
 use crate::client::{Answer, Session, key};
+use crate::database::{Database, Statement};
 use crate::desk::Desk;
 use crate::event::Event;
 use crate::history::History;
-use crate::member::{Effects, Files};
+use crate::member::{Catalogue, Effects, Files};
 use crate::network::Network;
 use crate::node::{Node, Place, Status, TICK_US};
 use crate::plan::Plan;
 use crate::queue::Queue;
+use crate::row_calls::RowState;
 use crate::script::Scene;
+use crate::sql::TEND_US;
 use crate::trace::Trace;
 
 /// After the last fault, everything must be well again within this time.
@@ -57,6 +60,13 @@ pub struct World {
     /// What is still to be read at the end; the first session does it.
     pub(crate) audit: Vec<String>,
     pub last: BTreeMap<String, Option<String>>,
+    pub(crate) database: Database,
+    pub(crate) written: Written,
+    /// The newest tables there are.
+    pub(crate) catalogue: Rc<Catalogue>,
+    /// Rows still to be read at the end, and what they were at the beginning.
+    pub(crate) row_audit: Vec<String>,
+    pub row_begin: BTreeMap<String, RowState>,
     pub broken: Option<Broken>,
     is_over: bool,
     pub installs: usize,
@@ -101,6 +111,11 @@ impl World {
             is_calm: false,
             audit: audit.collect(),
             last: BTreeMap::new(),
+            database: Database::new(plan.bug),
+            written: Written::default(),
+            catalogue: Rc::default(),
+            row_audit: Vec::new(),
+            row_begin: BTreeMap::new(),
             broken: None,
             is_over: false,
             installs: 0,
@@ -110,6 +125,7 @@ impl World {
             moments: vec![0],
             plan,
         };
+        world.found_tables();
         for _ in 0..world.plan.nodes {
             world.new_machine();
         }
@@ -208,11 +224,13 @@ impl World {
             };
             if self.now_us > self.calm_us + recovery_us {
                 let what = format!(
-                    "{} keys could not be read after all was mended",
-                    self.audit.len()
+                    "{} keys and {} rows could not be read after all was mended; written back: {}",
+                    self.audit.len(),
+                    self.row_audit.len(),
+                    self.is_drained()
                 );
                 let broken = match self.unplaced() {
-                    Some(why) if self.audit.is_empty() => Broken::new("placed", why),
+                    Some(why) if self.audit.is_empty() && self.row_audit.is_empty() => Broken::new("placed", why),
                     Some(why) => Broken::new("progress", format!("{what}; {why}")),
                     None => Broken::new("progress", what),
                 };
@@ -266,6 +284,8 @@ impl World {
             Event::Calm => self.on_calm(),
             Event::Tidy => self.on_tidy(),
             Event::Look => self.on_look(),
+            Event::Statement(statement) => self.on_statement(*statement),
+            Event::AddField => self.on_add_field(),
             _ => {}
         }
     }
@@ -363,6 +383,24 @@ impl World {
             Event::Unstalled { region, .. } => at.with(region, now_us, out, |member, around| {
                 member.on_unstalled(around);
             }),
+            Event::Word {
+                region,
+                term,
+                number,
+                said,
+                ..
+            } => at.with(region, now_us, out, |member, around| {
+                member.on_word(term, number, *said, around);
+            }),
+            Event::Catalogue { .. } => {
+                at.catalogue = self.catalogue.clone();
+                at.tend(now_us, out);
+            }
+            Event::Tend { life, .. } => {
+                let next_us = at.clock.true_us(TEND_US);
+                at.tend(now_us, out);
+                self.after(next_us, Event::Tend { node, life });
+            }
             Event::Checkpoint { life, .. } => {
                 at.checkpoint(now_us, out);
                 let wait_us = self.plan.checkpoint_us;
@@ -416,6 +454,16 @@ impl World {
                     },
                 );
             }
+        }
+        for (region, term, number, ask) in out.statements {
+            self.send_statement(Statement {
+                node,
+                life,
+                region,
+                term,
+                number,
+                ask,
+            });
         }
         for region in out.fetches {
             let wait_us = self.rng.u64(100..20_000);
@@ -503,6 +551,7 @@ impl World {
     /// After the calm: whether all members of all regions are equal.
     fn on_look(&mut self) {
         let is_even = self.audit.is_empty()
+            && self.is_drained()
             && self.unplaced().is_none()
             && (1..=self.plan.regions).all(|region| {
                 let last = self.agree.last_index(region);
@@ -521,7 +570,10 @@ impl World {
                 counted.is_some() && self.nodes.iter().all(is_even)
             });
         match is_even {
-            true => self.is_over = true,
+            true => {
+                self.is_over = true;
+                self.check_drained();
+            }
             false => self.after(50_000, Event::Look),
         }
     }

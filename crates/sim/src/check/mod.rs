@@ -9,8 +9,10 @@ pub mod descriptors;
 pub mod kept;
 pub mod linear;
 pub mod placed;
+pub mod rows;
 pub mod serving;
 pub mod terms;
+pub mod written;
 
 /// What does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -54,6 +54,7 @@ impl Member {
                 "entry {index} brings rows, which nobody here proposes"
             ));
         };
+        self.tell_rows(around);
         self.space.note_term(term);
         self.ran = (index, term, stamp_ms.max(self.ran.2));
         let mut digest = None;
@@ -117,9 +118,20 @@ impl Member {
     ) {
         while let Some(flight) = self.flights.pop_front_if(|flight| flight.index <= index) {
             let is_it = (flight.index, flight.term) == (index, term);
+            if is_it {
+                replies.drain(..flight.tables);
+            }
             for request in flight.requests {
                 let answer = match is_it {
-                    true => Answer::Done(replies.drain(..request.commands.len()).collect()),
+                    true => {
+                        let ours = replies.drain(..request.commands.len());
+                        let ours: Vec<_> = ours.collect();
+                        let misses = |reply: &Vec<u8>| reply.starts_with(b"-TRYAGAIN");
+                        match flight.is_blind && ours.iter().all(misses) {
+                            true => Answer::Refused,
+                            false => Answer::Done(ours),
+                        }
+                    }
                     // Another leader's entry has this place: ours is lost for good.
                     false => Answer::Moved(self.replica.leader()),
                 };

@@ -54,8 +54,16 @@ impl Member {
     }
 
     fn answer_read(&mut self, request: Request, around: &mut Around<'_>) {
+        if self.is_behind(around) {
+            around.out.answers.push((request, Answer::Refused));
+            return;
+        }
         let run = |words: &Words| self.run_read(words, around);
         let replies = request.commands.iter().map(run).collect();
+        if self.space.has_missing_rows() {
+            let missing = self.space.take_missing_rows();
+            return self.wait_for_rows(request, &missing, around);
+        }
         around.out.answers.push((request, Answer::Done(replies)));
     }
 

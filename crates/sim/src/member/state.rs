@@ -98,6 +98,10 @@ impl Member {
         write_seat(around.disk, &self.seat);
         around.disk.flush();
         self.space = open_space(around.disk, self.region)?;
+        self.space.note_applied(around.catalogue.is_used);
+        self.applied.clear();
+        self.close_desk(around);
+        self.tell_all_rows(around);
         if self.space.applied_index() != head.index {
             let found = self.space.applied_index();
             return Err(format!("a snapshot of {} holds {found}", head.index));

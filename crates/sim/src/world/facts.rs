@@ -68,6 +68,30 @@ impl World {
                 });
                 self.descriptors.on_members(replica, index, &descriptor)
             }
+            Fact::Row {
+                region,
+                replica,
+                id,
+                cached,
+            } => {
+                let version = cached.as_ref().map_or(0, |it| it.version);
+                self.say(&[16, region, replica, version as u64], || match &cached {
+                    Some(it) => format!(
+                        "node {node} replica {replica} caches {} at {version}, SQL has {}",
+                        id.key, it.sql
+                    ),
+                    None => format!("node {node} replica {replica} caches no {}", id.key),
+                });
+                self.written.on_cached(replica, &id, cached, &self.database)
+            }
+            Fact::Rows { replica, rows } => {
+                self.written.on_begun(replica);
+                let mut rows = rows.into_iter();
+                rows.try_for_each(|(id, cached)| {
+                    let cached = Some(cached);
+                    self.written.on_cached(replica, &id, cached, &self.database)
+                })
+            }
             Fact::Meta {
                 replica,
                 descriptors,
