@@ -23,10 +23,13 @@ use crate::rows::{Applied, Row, Rows, What};
 use crate::schema::Table;
 use crate::value::Value;
 
+use steady::Steady;
+
 mod backoff;
 mod evict;
 mod limits;
 mod loads;
+mod steady;
 mod tenure;
 mod waits;
 mod writeback;
@@ -162,6 +165,7 @@ pub struct Numbers {
 #[derive(Debug)]
 pub struct Leader {
     limits: Limits,
+    clock: Steady,
     tenure: Tenure,
     loads: Loads,
     writeback: Writeback,
@@ -173,6 +177,7 @@ impl Leader {
     /// Takes office: everything SQL may lack is queued at once. `me` is the replica, `now` its clock.
     pub fn new(limits: Limits, me: u64, term: u64, rows: &Rows, now: u64) -> Leader {
         Leader {
+            clock: Steady::new(now),
             tenure: Tenure::new(me, term, now),
             loads: Loads::new(term),
             writeback: Writeback::new(rows, now),
@@ -184,6 +189,7 @@ impl Leader {
 
     /// What time brings.
     pub fn turn(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
+        let now = self.clock.read(now);
         let has_work = rows.dirty().next().is_some() || rows.bytes() > self.limits.soft_bytes;
         self.tenure.turn(&self.limits, rows, now, has_work, out);
         self.loads.turn(&self.limits, rows, now, out);
@@ -207,6 +213,8 @@ impl Leader {
         if !self.has_room(rows) {
             return Err(Failure::Full);
         }
+        let now = self.clock.read(now);
+        let deadline = self.clock.at(deadline);
         self.loads
             .want(&self.limits, rows, id, ticket, deadline, now)
     }
@@ -236,6 +244,7 @@ impl Leader {
         now: u64,
         out: &mut Vec<Action>,
     ) {
+        let now = self.clock.read(now);
         self.loads
             .on_loaded(&self.limits, rows, number, result, now, out);
     }
@@ -248,12 +257,14 @@ impl Leader {
         now: u64,
         out: &mut Vec<Action>,
     ) {
+        let now = self.clock.read(now);
         self.writeback
             .on_flushed(&self.limits, rows, number, result, now, out);
     }
 
     /// After every entry, in order, with what [`Rows::apply`] returned.
     pub fn on_applied(&mut self, rows: &Rows, applied: &Applied, now: u64, out: &mut Vec<Action>) {
+        let now = self.clock.read(now);
         match applied.what {
             What::Nothing | What::Schema | What::Lease => {}
             What::Dropped(table) => {
@@ -279,6 +290,7 @@ impl Leader {
         ticket: u64,
         deadline: u64,
     ) -> Result<(), End> {
+        let deadline = self.clock.at(deadline);
         self.waits
             .sql(&self.limits, rows, id, version, ticket, deadline)
     }
@@ -291,12 +303,13 @@ impl Leader {
         deadline: u64,
         now: u64,
     ) -> Result<(), Failure> {
+        let (now, deadline) = (self.clock.read(now), self.clock.at(deadline));
         self.waits.drain(&self.limits, rows, ticket, deadline, now)
     }
 
     /// Whether this leader may write to SQL now.
     pub fn has_lease(&self, rows: &Rows, now: u64) -> bool {
-        self.tenure.is_ours(&self.limits, rows, now)
+        self.tenure.is_ours(&self.limits, rows, self.clock.at(now))
     }
 
     /// Tables that cannot be written back at present, and what the database says.
@@ -306,10 +319,11 @@ impl Leader {
 
     /// Backends that are not asked for rows at present, and what they said.
     pub fn backends_down(&self, now: u64) -> impl Iterator<Item = (&str, &str)> {
-        self.loads.troubles(now)
+        self.loads.troubles(self.clock.at(now))
     }
 
     pub fn numbers(&self, rows: &Rows, now: u64) -> Numbers {
+        let now = self.clock.at(now);
         let oldest = rows.dirty().next().map(|(since, _)| since);
         let mut numbers = Numbers {
             lag_ms: oldest.map_or(0, |since| now.saturating_sub(since)),

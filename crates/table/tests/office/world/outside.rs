@@ -141,11 +141,15 @@ impl World {
         self.obey(out, false);
         let mut out = Vec::new();
         if let Some(zombie) = &mut self.zombie {
-            let lag = if self.plant == Plant::NoLease { 700 } else { 0 };
-            let clock = self.clock - lag;
-            zombie
-                .leader
-                .turn(zombie.frozen.as_mut().unwrap(), clock, &mut out);
+            let rows = zombie.frozen.as_mut().unwrap();
+            let lease = rows.lease();
+            if self.plant == Plant::NoLease && lease.holder == zombie.node as u64 {
+                let until = self.clock + 700;
+                let lease = Lease { until, ..lease };
+                let waited = false;
+                rows.run(self.clock, Entry::Lease { lease, waited });
+            }
+            zombie.leader.turn(rows, self.clock, &mut out);
         }
         self.obey(out, true);
         if self.plant == Plant::LateLoad && self.dice.once_in(10) && !self.old_loads.is_empty() {
