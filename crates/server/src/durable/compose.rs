@@ -303,6 +303,9 @@ impl Core {
             region.member = Some(member);
             return Ok(());
         };
+        if let Some(desk) = member.desk.as_deref_mut() {
+            self.forget_kicks(&region.space, desk, &batches);
+        }
         region.member = Some(member);
         if let Some(desk) = region.desk_mut() {
             desk.put_back(entries);

@@ -130,6 +130,11 @@ impl Desk {
         !self.leaving.is_empty()
     }
 
+    /// One entry less may let it go.
+    pub fn note_gone(&mut self, id: &RowId) {
+        note_gone(&mut self.leaving, id);
+    }
+
     pub fn is_leaving(&self, id: &RowId) -> bool {
         self.leaving.contains_key(id)
     }

@@ -47,7 +47,7 @@ impl Core {
         for mut batch in batches {
             match self.needs(space, desk, &mut batch) {
                 Needs::Nothing => {
-                    self.note_kicks(space, desk, &batch);
+                    self.each_kicked(space, &batch, |id| desk.note_leaving(&id));
                     ready.push(batch);
                 }
                 Needs::Leaving => desk.wait_behind(batch),
@@ -99,13 +99,20 @@ impl Core {
         }
     }
 
+    /// The log did not take these batches: the rows they would let go stay, until they are proposed again.
+    pub(crate) fn forget_kicks(&self, space: &Keyspace, desk: &mut Desk, batches: &[BatchBox]) {
+        for batch in batches {
+            self.each_kicked(space, batch, |id| desk.note_gone(&id));
+        }
+    }
+
     /// Rows that clients let go with this batch.
-    fn note_kicks(&self, space: &Keyspace, desk: &mut Desk, batch: &BatchBox) {
+    fn each_kicked(&self, space: &Keyspace, batch: &BatchBox, mut each: impl FnMut(RowId)) {
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
             let row = self.shared.commands.row(stat as usize);
             if row.name == "row.kick" {
                 let args = batch.commands.args(at);
-                each_row(space, row, db, &args, |id| desk.note_leaving(&id));
+                each_row(space, row, db, &args, &mut each);
             }
         }
     }
