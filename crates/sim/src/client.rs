@@ -177,7 +177,11 @@ impl Session {
         };
         let is_plain = matches!(
             act,
-            RowAct::Get | RowAct::HGet(_) | RowAct::HSet { .. } | RowAct::HIncr { .. } | RowAct::HDel
+            RowAct::Get
+                | RowAct::HGet(_)
+                | RowAct::HSet { .. }
+                | RowAct::HIncr { .. }
+                | RowAct::HDel
         );
         let number = (!is_plain && self.rng.u32(..3) > 0).then(|| {
             self.numbers += 1;

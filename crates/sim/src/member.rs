@@ -147,8 +147,6 @@ struct Flight {
     term: u64,
     /// Proposals of the desk before the requests.
     tables: usize,
-    /// Nobody looked whether the rows were there.
-    is_blind: bool,
     requests: Vec<Request>,
 }
 

@@ -56,7 +56,7 @@ pub struct Node {
     pub rng: fastrand::Rng,
     pub(crate) bug: Bug,
     limits: Limits,
-    /// What it has heard of tables in this life.
+    /// What it has heard of tables, and keeps.
     pub catalogue: Rc<Catalogue>,
     /// Ticks of this life, and what the clock showed at its beginning.
     ticks: u64,
@@ -101,10 +101,6 @@ impl Node {
         self.status = Status::Up;
         self.life += 1;
         self.ticks = 0;
-        self.catalogue = Rc::new(Catalogue {
-            version: 0,
-            ..Catalogue::clone(&self.catalogue)
-        });
         self.began_ms = self.clock.now_ms(true_us);
         for region in self.places.keys().copied().collect::<Vec<_>>() {
             self.open(region, true_us, out);

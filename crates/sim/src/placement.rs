@@ -1,15 +1,13 @@
 //! The meta service's part of the loop: machines that are lost, wiped, or new, and what nodes and meta
 //! say to each other.
 
-use std::rc::Rc;
-
 use base::cluster::META_REGION;
 
 use crate::chair::Setup;
 use crate::check::placed;
 use crate::desk::{Asker, CALL_US, Desk};
 use crate::event::Event;
-use crate::member::{Catalogue, Effects};
+use crate::member::Effects;
 use crate::node::{Node, Status};
 use crate::world::World;
 
@@ -28,10 +26,7 @@ impl World {
             keep_entries: self.plan.limits.keep_entries,
         });
         let told = self.plan.nodes.max(id);
-        node.catalogue = Rc::new(Catalogue {
-            version: 0,
-            ..Catalogue::clone(&self.catalogue)
-        });
+        node.catalogue = self.catalogue.clone();
         node.desk = setup.map(|setup| Desk::new(setup, told));
         if id == 1 {
             let settings = meta::state::Settings {

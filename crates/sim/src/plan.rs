@@ -139,7 +139,7 @@ impl Plan {
     pub fn of_tables(seed: u64) -> Plan {
         let mut plan = Plan::new(seed);
         let rng = &mut fastrand::Rng::with_seed(seed ^ 0x7ab1e);
-        let soft_bytes = *rng.choice(&[600, 1500, 4000]).unwrap_or(&1500);
+        let soft_bytes = *rng.choice(&[2_000, 10_000, 40_000]).unwrap_or(&10_000);
         plan.tables = Some(Tables {
             rows: rng.usize(2..=8),
             limits: table::leader::Limits {

@@ -255,10 +255,7 @@ pub fn judge(state: &RowState, act: &RowAct) -> (RowSeen, RowState) {
             Column::M => row.m.to_string().into(),
             Column::S => row.s,
         }))),
-        RowAct::HSet { text } => (
-            RowSeen::Number(now.is_none().into()),
-            with_text(text),
-        ),
+        RowAct::HSet { text } => (RowSeen::Number(now.is_none().into()), with_text(text)),
         RowAct::HIncr { by } => {
             let n = base.n + by;
             (RowSeen::Number(n), changed(Shown { n, ..base }))

@@ -55,7 +55,14 @@ impl World {
         let (words, is_read) = (act.words(key, number), act.is_read());
         self.tick_history();
         let call = self.history.call_row(session, key, act);
-        self.send_row(session, region, words, Some(call), is_read, number.is_some());
+        self.send_row(
+            session,
+            region,
+            words,
+            Some(call),
+            is_read,
+            number.is_some(),
+        );
     }
 
     fn send_row(

@@ -11,7 +11,9 @@ use meta::wire::Create;
 use replica::SnapshotHead;
 use server::cluster::seats::Seat;
 
-use crate::check::{Broken, agree::Agree, descriptors::Descriptors, terms::Terms, written::Written};
+use crate::check::{
+    Broken, agree::Agree, descriptors::Descriptors, terms::Terms, written::Written,
+};
 use crate::client::{Answer, Session, key};
 use crate::database::{Database, Statement};
 use crate::desk::Desk;
@@ -230,7 +232,9 @@ impl World {
                     self.is_drained()
                 );
                 let broken = match self.unplaced() {
-                    Some(why) if self.audit.is_empty() && self.row_audit.is_empty() => Broken::new("placed", why),
+                    Some(why) if self.audit.is_empty() && self.row_audit.is_empty() => {
+                        Broken::new("placed", why)
+                    }
                     Some(why) => Broken::new("progress", format!("{what}; {why}")),
                     None => Broken::new("progress", what),
                 };

@@ -101,3 +101,25 @@ fn members_forgotten_by_a_start() {
 fn replicas_that_are_never_cleaned_up() {
     caught(Bug::NeverDestroy, 10, Plan::of_meta, &["placed"]);
 }
+
+#[test]
+fn a_flush_without_a_guard() {
+    caught(Bug::FlushUnguarded, 40, Plan::of_tables, &["written"]);
+}
+
+#[test]
+fn a_dirty_row_evicted() {
+    caught(Bug::KickDirty, 10, Plan::of_tables, &["written"]);
+}
+
+/// What it believes of SQL is of another time, and its proposals are of another term.
+#[test]
+fn a_desk_kept_for_the_next_term() {
+    let by = ["written", "rows", "progress", "replies"];
+    caught(Bug::KeepDesk, 40, Plan::of_tables, &by);
+}
+
+#[test]
+fn a_retry_done_twice() {
+    caught(Bug::ForgetRequests, 40, Plan::of_tables, &["rows"]);
+}

@@ -125,7 +125,10 @@ impl Written {
                 "SQL had {id:?} at {before} and has {version} now"
             )));
         }
-        if !self.known.contains_key(&(id.clone(), version.unsigned_abs())) {
+        if !self
+            .known
+            .contains_key(&(id.clone(), version.unsigned_abs()))
+        {
             return Err(broken(format!(
                 "SQL has {id:?} at {version}, which nobody has applied"
             )));

@@ -123,15 +123,7 @@ impl Member {
             }
             for request in flight.requests {
                 let answer = match is_it {
-                    true => {
-                        let ours = replies.drain(..request.commands.len());
-                        let ours: Vec<_> = ours.collect();
-                        let misses = |reply: &Vec<u8>| reply.starts_with(b"-TRYAGAIN");
-                        match flight.is_blind && ours.iter().all(misses) {
-                            true => Answer::Refused,
-                            false => Answer::Done(ours),
-                        }
-                    }
+                    true => Answer::Done(replies.drain(..request.commands.len()).collect()),
                     // Another leader's entry has this place: ours is lost for good.
                     false => Answer::Moved(self.replica.leader()),
                 };

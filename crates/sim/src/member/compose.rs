@@ -54,7 +54,6 @@ impl Member {
             true => Vec::new(),
             false => std::mem::take(&mut self.turn),
         };
-        let is_blind = self.desk.is_none();
         let requests = self.only_ready(requests, around);
         if tables.is_empty() && requests.is_empty() {
             return;
@@ -77,7 +76,6 @@ impl Member {
             Ok(()) => {
                 let flight = Flight {
                     tables: tables.len(),
-                    is_blind,
                     index: self.replica.last_index(),
                     term: self.replica.term(),
                     requests,

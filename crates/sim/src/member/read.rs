@@ -58,6 +58,12 @@ impl Member {
             around.out.answers.push((request, Answer::Refused));
             return;
         }
+        if !self.knows_tables(around) {
+            // The leader has not told yet, or this one has not heard: it has no rows to show.
+            let answer = Answer::Moved(self.replica.leader());
+            around.out.answers.push((request, answer));
+            return;
+        }
         let run = |words: &Words| self.run_read(words, around);
         let replies = request.commands.iter().map(run).collect();
         if self.space.has_missing_rows() {

@@ -23,7 +23,7 @@ const LOAD_MS: u64 = 1_200;
 /// Proposals of one entry.
 const PROPOSALS: usize = 8;
 
-/// What a node knows of tables; version 0: that there are any, it has not heard.
+/// What a node knows of tables.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// There are tables in this run.
@@ -164,6 +164,16 @@ impl Member {
         self.catalogue_seen != around.catalogue.version && self.replica.is_leader()
     }
 
+    /// Whether the tables this node has heard of are all in the region's log, as far as it was applied.
+    pub(super) fn knows_tables(&self, around: &Around<'_>) -> bool {
+        let rows = self.space.table_rows();
+        let knows = |table: &Table| {
+            let known = rows.and_then(|rows| rows.table(table.id));
+            known.is_some_and(|known| known.epoch >= table.epoch)
+        };
+        around.catalogue.tables.iter().all(knows)
+    }
+
     /// The desk of the term that is now.
     pub(super) fn desk_mut(&mut self, bug: Bug) -> Option<&mut TableDesk> {
         let term = self.replica.term();
@@ -178,8 +188,7 @@ impl Member {
 
     /// Looks after the rows: after entries were applied, the database has spoken, time has passed.
     pub fn tend(&mut self, around: &mut Around<'_>) {
-        if around.catalogue.version == 0 {
-            self.applied.clear();
+        if !around.catalogue.is_used {
             return;
         }
         let (term, in_office) = (self.replica.term(), self.replica.is_serving());
