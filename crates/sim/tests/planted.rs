@@ -116,7 +116,9 @@ fn a_dirty_row_evicted() {
 #[test]
 fn a_desk_kept_for_the_next_term() {
     let by = ["written", "rows", "progress", "replies"];
-    caught(Bug::KeepDesk, 40, Plan::of_tables, &by);
+    let faults = [Kind::Transfer, Kind::Partition, Kind::DatabaseDown];
+    let plan = |seed| Plan::of_tables(seed).with_faults(&faults, 500_000);
+    caught(Bug::KeepDesk, 20, plan, &by);
 }
 
 #[test]
