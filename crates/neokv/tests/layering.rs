@@ -54,7 +54,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
-            "base", "resp", "keyspace", "command", "replica", "meta", "server",
+            "base", "resp", "table", "keyspace", "command", "replica", "meta", "server",
         ],
     ),
     // the load generator of `make bench`: no part of the product
