@@ -228,3 +228,29 @@ fn a_port_that_is_taken() {
     assert!(said.contains("http_port:0\r\n"), "{said}");
     assert!(node.terminate());
 }
+
+#[test]
+fn numbers_of_tables_move() {
+    let folder = Folder::new();
+    let http = free_port();
+    let node = start(&folder, http, &[]);
+    let client = &mut node.client();
+    assert!(!metrics(http).contains_key("neokv_tables"), "none yet");
+    call::<()>(client, "ROW.TABLE CREATE users FIELDS age:int64");
+    for n in 0..10 {
+        call::<i64>(client, &format!("HSET users:{n} age 1"));
+    }
+    call::<redis::Value>(client, "ROW.TABLE DRAIN");
+    until("ten rows, all in SQL", || {
+        let page = metrics(http);
+        page["neokv_table_rows"] == 10.0 && page["neokv_table_dirty_rows"] == 0.0
+    });
+    let page = metrics(http);
+    let of = |name: &str| page[name];
+    assert_eq!(of("neokv_tables"), 1.0);
+    assert_eq!(of("neokv_table_dead_letters"), 0.0);
+    let flushed = "neokv_sql_rows_total{backend=\"main\",what=\"flushed\"}";
+    assert!(of(flushed) >= 10.0, "{}", of(flushed));
+    let flushes = "neokv_sql_seconds_count{backend=\"main\",call=\"flush\"}";
+    assert!(of(flushes) >= 1.0 && of("neokv_sql_statements_total{backend=\"main\"}") >= 1.0);
+}

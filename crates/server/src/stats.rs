@@ -138,6 +138,20 @@ pub struct RegionStats {
     pub led: Counter,
     pub keys: Box<[Counter]>,
     pub expires: Box<[Counter]>,
+    pub tables: TableGauges,
+}
+
+/// Rows of tables in the regions a core leads.
+#[derive(Default)]
+pub struct TableGauges {
+    pub rows: Counter,
+    pub bytes: Counter,
+    pub dirty: Counter,
+    pub flying: Counter,
+    pub dead: Counter,
+    pub waiting: Counter,
+    /// The largest.
+    pub lag_ms: Counter,
 }
 
 impl RegionStats {
@@ -153,6 +167,7 @@ impl RegionStats {
             led: Counter::default(),
             keys: gauges(),
             expires: gauges(),
+            tables: TableGauges::default(),
         }
     }
 

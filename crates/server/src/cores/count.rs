@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use base::limits::DATABASES;
 use keyspace::Keyspace;
 
-use super::{Core, RegionId};
-use crate::stats::RegionStats;
+use table::leader::Numbers;
+
+use super::{Core, Region, RegionId};
+use crate::stats::{RegionStats, TableGauges};
 
 /// A region as it was last seen.
 #[derive(Default, Clone)]
@@ -73,7 +75,35 @@ impl Core {
             noted.insert(region.id, seen);
         }
         publish(stats, &noted);
+        if self.shared.catalogue_version() != 0 {
+            publish_tables(&stats.tables, home.present(), self.now_ms());
+        }
     }
+}
+
+/// Regions that are lent are left out for once.
+fn publish_tables<'a>(
+    gauges: &TableGauges,
+    regions: impl Iterator<Item = &'a mut Region>,
+    now_ms: u64,
+) {
+    let (mut sum, mut lag_ms) = (Numbers::default(), 0);
+    for numbers in regions.filter_map(|region| region.table_numbers(now_ms)) {
+        sum.rows += numbers.rows;
+        sum.bytes += numbers.bytes;
+        sum.dirty += numbers.dirty;
+        sum.flying += numbers.flying;
+        sum.dead += numbers.dead;
+        sum.waiting += numbers.waiting;
+        lag_ms = lag_ms.max(numbers.lag_ms);
+    }
+    gauges.rows.set(sum.rows as u64);
+    gauges.bytes.set(sum.bytes as u64);
+    gauges.dirty.set(sum.dirty as u64);
+    gauges.flying.set(sum.flying as u64);
+    gauges.dead.set(sum.dead as u64);
+    gauges.waiting.set(sum.waiting as u64);
+    gauges.lag_ms.set(lag_ms);
 }
 
 fn publish(stats: &RegionStats, noted: &Noted) {

@@ -240,7 +240,7 @@ impl Region {
     }
 
     /// Numbers of a region that has a desk.
-    pub(super) fn table_numbers(&mut self, now_ms: u64) -> Option<Numbers> {
+    pub(crate) fn table_numbers(&mut self, now_ms: u64) -> Option<Numbers> {
         let desk = self.member.as_mut()?.desk.as_deref_mut()?;
         let rows = self.space.table_rows()?;
         Some(desk.leader.numbers(rows, now_ms))

@@ -1,8 +1,106 @@
-//! Numbers of tables: rows cached, what SQL still lacks, statements.
+//! Numbers of tables: rows cached in the regions this node leads, what SQL still lacks, and what the databases were asked.
 
-use super::text::Page;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::text::{Page, Type};
 use crate::Shared;
+use crate::stats::{Counter, TableGauges};
+use crate::tables::sql::{BOUNDS_US, Histogram};
+
+type Gauge = (&'static str, &'static str, fn(&TableGauges) -> &Counter);
+
+const GAUGES: [Gauge; 6] = [
+    ("neokv_table_rows", "Rows in the cache.", |it| &it.rows),
+    (
+        "neokv_table_bytes",
+        "What limits of the cache are compared with.",
+        |it| &it.bytes,
+    ),
+    (
+        "neokv_table_dirty_rows",
+        "Rows whose last change SQL does not have yet.",
+        |it| &it.dirty,
+    ),
+    (
+        "neokv_table_flying_rows",
+        "Rows of statements under way.",
+        |it| &it.flying,
+    ),
+    (
+        "neokv_table_dead_letters",
+        "Rows that SQL does not take.",
+        |it| &it.dead,
+    ),
+    (
+        "neokv_table_waiting_clients",
+        "Clients that wait for a row.",
+        |it| &it.waiting,
+    ),
+];
 
 pub fn add(page: &mut Page, shared: &Shared) {
-    let _ = (page, shared);
+    if shared.catalogue_version() == 0 {
+        return;
+    }
+    let tables = shared.catalogue.load().tables.len();
+    page.gauge("neokv_tables", "Tables that are declared.", tables);
+    let cores = || shared.stats.iter().map(|core| &core.regions.tables);
+    for (name, help, of) in GAUGES {
+        let sum: u64 = cores().map(|gauges| of(gauges).get()).sum();
+        page.gauge(name, help, sum);
+    }
+    let lag_ms = cores().map(|gauges| gauges.lag_ms.get()).max();
+    page.gauge(
+        "neokv_table_lag_seconds",
+        "Age of the oldest change that SQL lacks, dead letters left out.",
+        lag_ms.unwrap_or(0) as f64 / 1000.0,
+    );
+    let backends = || shared.sql.backends().map(|it| (it.name(), it));
+    let faults = "neokv_sql_faults_total";
+    page.family(
+        faults,
+        Type::Counter,
+        "Calls a database did not answer well.",
+    );
+    for (name, backend) in backends() {
+        page.line(faults, &[("backend", name)], backend.counters.faults());
+    }
+    let statements = "neokv_sql_statements_total";
+    page.family(statements, Type::Counter, "What a database was asked.");
+    for (name, backend) in backends() {
+        page.line(statements, &[("backend", name)], backend.statements());
+    }
+    let rows = "neokv_sql_rows_total";
+    page.family(
+        rows,
+        Type::Counter,
+        "Rows read from and written to a database.",
+    );
+    for (name, backend) in backends() {
+        let counters = &backend.counters;
+        for (what, count) in [
+            ("loaded", &counters.loaded_rows),
+            ("flushed", &counters.flushed_rows),
+            ("refused", &counters.refused_rows),
+            ("conflicting", &counters.conflicting_rows),
+        ] {
+            let labels = [("backend", name), ("what", what)];
+            page.line(rows, &labels, count.load(Relaxed));
+        }
+    }
+    let seconds = "neokv_sql_seconds";
+    page.family(seconds, Type::Histogram, "How long a database took.");
+    for (name, backend) in backends() {
+        let counters = &backend.counters;
+        for (what, took) in [("load", &counters.loads), ("flush", &counters.flushes)] {
+            histogram(page, seconds, &[("backend", name), ("call", what)], took);
+        }
+    }
+}
+
+fn histogram(page: &mut Page, name: &str, labels: &[(&str, &str)], took: &Histogram) {
+    let counts = BOUNDS_US.into_iter().zip(took.buckets());
+    let buckets: Vec<_> = counts.map(|(us, count)| (us as f64 / 1e6, count)).collect();
+    let sum = took.sum_us() as f64 / 1e6;
+    page.histogram(name, labels, &buckets, sum, took.count());
 }
