@@ -214,9 +214,10 @@ impl Rows {
         self.dead.len()
     }
 
-    /// What limits of memory are compared with.
+    /// What limits of memory are compared with: rows only. Answers that retries get again have a limit of their own, and evicting rows would
+    /// not make them fewer.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.answers.bytes()
+        self.bytes
     }
 
     /// Rows that are held, missing and deleted ones included.
