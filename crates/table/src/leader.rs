@@ -258,6 +258,11 @@ impl Leader {
         out: &mut Vec<Action>,
     ) {
         let now = self.clock.read(now);
+        if result.is_ok()
+            && let Some(backend) = self.writeback.backend_of(number)
+        {
+            self.loads.on_alive(backend);
+        }
         self.writeback
             .on_flushed(&self.limits, rows, number, result, now, out);
     }

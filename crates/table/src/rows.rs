@@ -220,6 +220,11 @@ impl Rows {
         self.bytes
     }
 
+    /// Of answers that retries get again.
+    pub fn answer_bytes(&self) -> usize {
+        self.answers.bytes()
+    }
+
     /// Rows that are held, missing and deleted ones included.
     pub fn len(&self) -> usize {
         self.count

@@ -212,6 +212,21 @@ fn a_backend_that_is_down_fails_fast_alone() {
     assert_eq!(loads(&desk.turn(1)).len(), 1);
 }
 
+#[test]
+fn a_backend_that_takes_a_flush_is_asked_for_rows_at_once() {
+    let mut desk = Desk::new(limits());
+    desk.cache([id(0)]);
+    desk.apply(set(id(0), 1));
+    let sent = flushes(desk.turn(60));
+    desk.want(&id(1), 1).unwrap();
+    let load = loads(&desk.turn(1));
+    desk.loaded(load[0].0, Err(down()));
+    assert!(desk.want(&id(2), 2).is_err(), "left alone");
+    desk.flushed(sent[0].0, Ok(vec![Wrote::Written]));
+    desk.want(&id(2), 2).unwrap();
+    assert_eq!(loads(&desk.turn(1)).len(), 1);
+}
+
 /// The answer of a SELECT may be older than what was written back and kicked since.
 #[test]
 fn an_overtaken_load_is_ignored() {
@@ -613,12 +628,12 @@ fn answers_are_bounded_and_old_ones_are_not_done_again() {
     assert!(matches!(old, Some(Outcome::Error(_))), "{old:?}");
     assert_eq!(desk.rows.get(&id(0)).unwrap().image.version, version);
     desk.same_after_restart();
-    let bytes = desk.rows.bytes();
+    let bytes = desk.rows.answer_bytes();
     for client in 0..60_000 {
         desk.apply(ask(1, client));
     }
     let most = table::rows::ANSWERS_BYTES_MAX;
-    assert!(desk.rows.bytes() > bytes && desk.rows.bytes() < most + 10_000);
+    assert!(desk.rows.answer_bytes() > bytes && desk.rows.answer_bytes() < most + 10_000);
     desk.same_after_restart();
 }
 

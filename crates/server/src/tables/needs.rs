@@ -191,8 +191,9 @@ impl Core {
         let desk = member.and_then(|member| member.desk.as_deref_mut());
         let (Some(desk), Some(cached)) = (desk, cached) else {
             // Only a leader brings rows: who wants to read them goes there.
+            let catalogue = self.shared.catalogue.load();
             let slot = |id: &RowId| {
-                let name = cached.and_then(|rows| rows.table(id.table));
+                let name = catalogue.tables.get(&id.table);
                 let name = name.map_or("", |table| &table.name);
                 slot_of(format!("{name}:{}", id.key).as_bytes())
             };

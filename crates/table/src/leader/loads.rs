@@ -65,6 +65,13 @@ struct Backend {
 }
 
 impl Loads {
+    /// The database has done something else well: it need not be left alone any more.
+    pub(super) fn on_alive(&mut self, backend: &str) {
+        if let Some(backend) = self.backends.get_mut(backend) {
+            backend.backoff.succeeded();
+        }
+    }
+
     pub(super) fn new(term: u64) -> Loads {
         Loads {
             term,

@@ -289,6 +289,11 @@ impl Writeback {
         self.flying.insert(number, batch);
     }
 
+    /// Where a statement under way was sent.
+    pub(super) fn backend_of(&self, number: u64) -> Option<&str> {
+        self.flying.get(&number).map(|batch| batch.backend.as_str())
+    }
+
     pub(super) fn on_flushed(
         &mut self,
         limits: &Limits,
