@@ -87,7 +87,7 @@ impl Rows {
         let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
         command
             .args(["server", "--engine", "rocksdb", "--bind", "127.0.0.1"])
-            .args(["--redis-port", &port.to_string()])
+            .args(["--redis-port", &port.to_string(), "--http-port", "0"])
             .args(["--block-cache-size", "64mb", "--num-shards", "2"])
             .args(["--table-backend", &self.backend.url])
             .arg("--data-dir")

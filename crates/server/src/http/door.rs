@@ -42,7 +42,9 @@ impl Door {
         let port = settings.http_port;
         let mut sockets = Vec::new();
         for (ip, optional) in listener::addresses(settings)? {
-            match listener::bind(SocketAddr::new(ip, port), false) {
+            // Listening at once: of two nodes that bind the same port only one can.
+            let bound = listener::bind(SocketAddr::new(ip, port), false);
+            match bound.and_then(|socket| socket.listen(BACKLOG).map(|()| socket)) {
                 Ok(socket) => sockets.push(socket),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     return Err(ListenError::HttpInUse { port });
@@ -70,7 +72,6 @@ impl Door {
     pub fn listen(self) -> io::Result<Vec<TcpListener>> {
         let mut listeners = Vec::new();
         for socket in self.sockets {
-            socket.listen(BACKLOG)?;
             listeners.push(TcpListener::from_std(socket.into())?);
         }
         Ok(listeners)
