@@ -268,11 +268,6 @@ impl Keyspace {
         }
         tables.find_names();
     }
-
-    /// The rows of another state of this region, if tables are the same in both.
-    pub fn take_tables_of(&mut self, other: &mut Keyspace) {
-        self.tables = other.tables.take();
-    }
 }
 
 fn quarantined(why: &str) -> Refusal {

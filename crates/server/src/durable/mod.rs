@@ -36,6 +36,7 @@ mod payload;
 mod progress;
 mod readers;
 mod recover;
+mod refuse;
 mod rehearse;
 mod together;
 mod writer;
