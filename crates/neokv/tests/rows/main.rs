@@ -12,5 +12,6 @@ mod node;
 mod behind;
 mod commands;
 mod durable;
+mod kick;
 mod outage;
 mod sql;

@@ -50,6 +50,8 @@ pub struct Pending {
     known: usize,
     commands: usize,
     bytes: usize,
+    /// A row of a table is to leave the cache.
+    kicks: bool,
     /// Commands that are not for this node (cluster).
     strays: Strays,
 }
@@ -62,6 +64,13 @@ impl Pending {
 
     pub fn is_full(&self) -> bool {
         self.commands >= MAX_COMMANDS || self.bytes >= MAX_BYTES
+    }
+
+    /// Whether this command has to wait until what is pending is done: behind ROW.KICK the row may have to be brought again, which
+    /// nothing in the same entry of the log could wait for.
+    #[inline]
+    pub fn comes_first(&self, row: &Command) -> bool {
+        self.kicks && !is_kick(row)
     }
 
     /// Whether a write for this region waits.
@@ -105,6 +114,7 @@ impl Pending {
             batch.writes |= row.is_write();
             batch.readonly = session.readonly;
         }
+        self.kicks |= is_kick(row);
         let before = batch.commands.size_bytes();
         batch.commands.push(args);
         batch.heads.push((stat as u16, session.db));
@@ -121,6 +131,7 @@ impl Pending {
         args: &Args<'_>,
         out: &Reply,
     ) {
+        self.kicks |= is_kick(session.core.shared.commands.row(stat));
         let number = self.strays.push(stat, session.db, slot, args);
         self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
         self.note(Source::Stray(number), out);
@@ -238,6 +249,7 @@ impl Pending {
         self.known = 0;
         self.commands = 0;
         self.bytes = 0;
+        self.kicks = false;
         for slot in &mut self.batches {
             match slot {
                 Some(batch) if batch.replies.as_bytes().len() > MAX_BYTES => *slot = None,
@@ -246,6 +258,11 @@ impl Pending {
             }
         }
     }
+}
+
+#[inline]
+fn is_kick(row: &Command) -> bool {
+    row.name == "row.kick"
 }
 
 /// The reply of a batch's command.

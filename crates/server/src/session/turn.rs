@@ -89,6 +89,9 @@ impl Work {
             Err(refusal) => return self.reject(None, &refusal),
         };
         let stat = shared.commands.stat_number(number, row);
+        if self.pending.comes_first(row) {
+            return Step::Slow(Slow::Again);
+        }
         if let Some(cluster) = &shared.cluster
             && self.session.authenticated
         {

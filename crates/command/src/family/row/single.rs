@@ -104,7 +104,7 @@ pub const ROWS: &[Command] = &[
         name: "row.kick",
         arity: Arity::Exactly(2),
         run: Run::Write(kick),
-        flags: WRITE,
+        flags: WRITE.union(Flags::NO_MULTI),
         complexity: "O(1)",
         summary: "Lets a row go from the cache if SQL has it.",
         ..ROW
