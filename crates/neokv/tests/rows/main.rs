@@ -13,5 +13,6 @@ mod behind;
 mod commands;
 mod durable;
 mod kick;
+mod limits;
 mod outage;
 mod sql;

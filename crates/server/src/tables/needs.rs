@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::slot::slot_of;
 use base::{DbIndex, Refusal};
 use command::Command;
+use command::family::row::sets;
 use keyspace::Keyspace;
 use resp::Args;
 use table::RowId;
@@ -70,7 +71,8 @@ impl Core {
                 continue;
             }
             let mut named = false;
-            each_key(row, db, &batch.commands.args(at), &mut |db, key| {
+            let args = batch.commands.args(at);
+            each_key(row, db, &args, &mut |db, key| {
                 let Some(is_cached) = space.is_row_cached(db, key) else {
                     return;
                 };
@@ -85,7 +87,7 @@ impl Core {
                     }
                 }
             });
-            if named && !has_room && row.is_write() && grows(row) {
+            if named && !has_room && row.is_write() && needs_room(space, row, db, &args) {
                 full.push(at);
             }
         }
@@ -292,12 +294,27 @@ fn each_row(
     });
 }
 
-/// Whether a command may make a row larger.
-fn grows(row: &Command) -> bool {
-    !matches!(
-        row.name,
-        "del" | "unlink" | "hincrby" | "hincrbyfloat" | "row.del" | "row.incrby" | "row.decrby"
-    )
+/// Whether a command may make its row larger. A row that is not cached is for who brings it.
+fn needs_room(space: &Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> bool {
+    if matches!(row.name, "del" | "unlink" | "row.del") {
+        return false;
+    }
+    let Some(Ok(found)) = space.row_of(db, args.at(1)) else {
+        return false; // refused by the command itself
+    };
+    let cached = space.table_rows().and_then(|rows| rows.get(&found.id));
+    let (Some(cached), Some(sets)) = (cached, sets(row.name, &found.table, args)) else {
+        return true;
+    };
+    let (mut has, mut wants) = (0, 0);
+    for (field, value) in &sets {
+        let Some(old) = cached.image.get(*field) else {
+            return true;
+        };
+        has += old.size();
+        wants += value.size();
+    }
+    wants > has
 }
 
 fn full_refusal() -> Refusal {

@@ -11,6 +11,7 @@
 //!
 //! - [`single`] is `ROW.GET` and the changes of one row, [`options`] their words;
 //! - [`hash`] is the hash commands on a row, [`keys`] `DEL`, `EXISTS`, `TYPE` among tables;
+//! - [`sets`] tells what a command would set;
 //! - [`internal`] is what the leader of a region says to all replicas.
 
 use base::Refusal;
@@ -23,9 +24,12 @@ pub mod hash;
 pub mod internal;
 pub mod keys;
 mod options;
+mod sets;
 pub mod single;
 #[cfg(test)]
 mod tests;
+
+pub use sets::sets;
 
 /// The row a `ROW.*` command names.
 fn named(view: &View<'_>, key: &[u8]) -> Result<RowRef, Refusal> {

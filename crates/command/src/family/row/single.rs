@@ -121,13 +121,13 @@ const MGET: Takes = Takes {
     version: false,
     ..GET
 };
-const SET: Takes = Takes {
+pub(super) const SET: Takes = Takes {
     fields: Words::Pairs,
     when: false,
     change: true,
     version: true,
 };
-const CAS: Takes = Takes { when: true, ..SET };
+pub(super) const CAS: Takes = Takes { when: true, ..SET };
 const PLAIN: Takes = Takes {
     fields: Words::None,
     ..SET
