@@ -99,6 +99,50 @@ fn the_command_line_asks_every_node() {
 }
 
 #[test]
+fn a_drop_that_keeps_sql_waits_for_every_leader() {
+    let Some(mut database) = Server::start(Engine::Postgres) else {
+        return;
+    };
+    // Nothing is written by itself before the table is gone.
+    let linger = ["--table-flush-linger-ms", "1500"];
+    let trio = Trio::start(&[&["--table-backend", &database.url()], &linger[..]].concat());
+    let create = "ROW.TABLE CREATE users FIELDS age:int64";
+    assert_eq!(trio.link(1).say(create), "OK");
+    let keys: Vec<String> = (0..30).map(|at| format!("users:u{at}")).collect();
+    let mut leaders = [0; 3];
+    for (at, key) in keys.iter().enumerate() {
+        assert_eq!(say(&trio, key, &format!("HSET {key} age {at}")), "1");
+        leaders[trio.leader_of(slot_of(key.as_bytes()), 0).unwrap()] += 1;
+    }
+    assert!(leaders.iter().all(|count| *count > 0), "{leaders:?}");
+    assert_eq!(trio.link(0).say("ROW.TABLE DROP users KEEPSQL"), "OK");
+    for key in &keys {
+        let told = say(&trio, key, &format!("ROW.GET {key}"));
+        assert!(told.contains("no such table"), "{told}");
+    }
+    // What SQL has is what an adopted table shows.
+    let adopt = format!("{create} ADOPT");
+    assert_eq!(trio.link(2).say(&adopt), "OK");
+    for (at, key) in keys.iter().enumerate() {
+        assert_eq!(say(&trio, key, &format!("HGET {key} age")), at.to_string());
+    }
+    // The database is away: nothing is dropped, and said so.
+    assert_eq!(say(&trio, "users:u1", "HSET users:u1 age 100"), "0");
+    database.kill();
+    let asked = trio
+        .leader_of(slot_of(b"users:u1"), 0)
+        .map(|leader| (leader + 1) % 3)
+        .unwrap();
+    let mut link = trio.link(asked);
+    link.set_patience(std::time::Duration::from_secs(60));
+    let told = link.say("ROW.TABLE DROP users KEEPSQL");
+    assert!(told.starts_with("-ERR nothing was dropped"), "{told}");
+    assert_eq!(say(&trio, "users:u1", "HGET users:u1 age"), "100");
+    database.restart();
+    assert_eq!(link.say("ROW.TABLE DROP users KEEPSQL"), "OK");
+}
+
+#[test]
 fn a_cluster_is_told_to_name_its_database() {
     let trio = Trio::start(&[]);
     let (done, text) = table(&trio, 0, &["create", "users", "--fields", "age:int64"]);

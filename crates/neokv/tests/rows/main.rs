@@ -11,6 +11,7 @@ mod node;
 
 mod behind;
 mod commands;
+mod dropped;
 mod durable;
 mod kick;
 mod limits;

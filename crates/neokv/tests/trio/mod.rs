@@ -245,6 +245,12 @@ impl Link {
         })
     }
 
+    /// For how long an answer is waited for.
+    pub fn set_patience(&self, patience: Duration) {
+        let set = self.stream.get_ref().set_read_timeout(Some(patience));
+        set.expect("a time that is not zero");
+    }
+
     pub fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         self.stream.get_mut().write_all(&wire::encode(&words))

@@ -5,19 +5,25 @@
 //! its cursor say which one it is at. While a slot changes its leader, it may be counted by both or
 //! by none.
 
+use std::time::Duration;
+
 use base::Refusal;
 use base::cluster::NodeId;
 use bytes::Bytes;
 use keyspace::CURSOR_BITS;
+use resp::Protocol;
 
+use super::Session;
 use super::connection::{Connection, Ended};
 use super::slow::{scan_count, split_scan, with_cursor};
-use crate::cluster::forward::encode_args;
+use crate::cluster::forward::{Introduction, encode, encode_args};
 use crate::cores::RegionId;
 
 /// Bits of a cursor below those that name the node: a position, and one of 2^16 places.
 const NODE_SHIFT: u32 = CURSOR_BITS + 16;
 const NODE_MASK: u64 = (1 << (64 - NODE_SHIFT)) - 1;
+/// A node that says nothing for so long is given up.
+const SILENT: Duration = Duration::from_secs(30);
 
 impl Connection {
     pub(super) async fn run_everywhere(&mut self, stat: usize) -> Result<(), Ended> {
@@ -37,7 +43,7 @@ impl Connection {
         let start = start.min(self.work.out.len());
         let own = self.work.out.buffer_mut().split_off(start);
         let mut replies = vec![Bytes::from(own)];
-        for (node, address) in self.others() {
+        for (node, address) in self.work.session.others() {
             match self.ask_node(&address, &request).await {
                 Some(reply) => replies.push(reply),
                 None => return self.unreachable(node, &address),
@@ -52,30 +58,10 @@ impl Connection {
         Ok(())
     }
 
-    /// The other nodes that lead something.
-    fn others(&self) -> Vec<(NodeId, String)> {
-        let Some(cluster) = &self.work.session.shared().cluster else {
-            return Vec::new();
-        };
-        let routes = cluster.routes();
-        let mut nodes: Vec<NodeId> = routes
-            .regions()
-            .filter(|region| region.descriptor.region != base::cluster::META_REGION)
-            .filter_map(|region| region.leader_node())
-            .filter(|&node| node != cluster.node)
-            .collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-            .into_iter()
-            .filter_map(|node| Some((node, routes.node(node)?.redis.to_string())))
-            .collect()
-    }
-
     async fn ask_node(&mut self, address: &str, request: &[u8]) -> Option<Bytes> {
         let session = &mut self.work.session;
         let introduction = session.introduction();
-        let patience = |silent: std::time::Duration| silent.as_secs() > 30;
+        let patience = |silent: Duration| silent > SILENT;
         let upstreams = session.upstreams();
         let asked = upstreams.ask(address, &introduction, request, 1, patience);
         asked.await.replies.pop()
@@ -107,7 +93,7 @@ impl Connection {
         };
         let enough = scan_count(&args);
         let command = with_cursor(&args, "0");
-        let mut nodes = self.others();
+        let mut nodes = self.work.session.others();
         nodes.push((cluster.node, String::new()));
         nodes.sort_unstable();
         let bits = cursor >> NODE_SHIFT;
@@ -156,6 +142,51 @@ impl Connection {
         out.bulk(next.to_string().as_bytes());
         out.array(found);
         out.raw(&keys);
+    }
+}
+
+impl Session {
+    /// The other nodes that lead something.
+    fn others(&self) -> Vec<(NodeId, String)> {
+        let Some(cluster) = &self.shared().cluster else {
+            return Vec::new();
+        };
+        let routes = cluster.routes();
+        let mut nodes: Vec<NodeId> = routes
+            .regions()
+            .filter(|region| region.descriptor.region != base::cluster::META_REGION)
+            .filter_map(|region| region.leader_node())
+            .filter(|&node| node != cluster.node)
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+            .into_iter()
+            .filter_map(|node| Some((node, routes.node(node)?.redis.to_string())))
+            .collect()
+    }
+
+    /// What the other nodes that lead something say to a command, in RESP2, by address; `None`: nothing.
+    pub(crate) async fn ask_others(
+        &mut self,
+        words: &[&[u8]],
+        patience: Duration,
+    ) -> Vec<(String, Option<Bytes>)> {
+        let mut request = Vec::new();
+        encode(words.iter().copied(), &mut request);
+        let who = Introduction {
+            protocol: Protocol::Resp2,
+            ..self.introduction()
+        };
+        let mut answers = Vec::new();
+        for (_, address) in self.others() {
+            let gave_up = |silent: Duration| silent > patience;
+            let asked = self.upstreams().ask(&address, &who, &request, 1, gave_up);
+            let reply = asked.await.replies.pop();
+            answers.push((address, reply));
+        }
+        self.core.begin_batch();
+        answers
     }
 }
 

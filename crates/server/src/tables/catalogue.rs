@@ -27,6 +27,8 @@ pub struct Catalogue {
     /// By id.
     pub tables: BTreeMap<u32, Arc<Table>>,
     pub dropped: BTreeSet<u32>,
+    /// Of these, whose SQL tables stay: SQL is to have everything before their rows go.
+    pub kept: BTreeSet<u32>,
     next_id: u32,
     by_name: BTreeMap<String, u32>,
 }
@@ -132,13 +134,16 @@ impl Catalogue {
         Ok(self.after().with(table))
     }
 
-    /// Without a table.
-    pub fn drop(&self, table: &str) -> Result<Catalogue, Refusal> {
+    /// Without a table, whose SQL table is to go, too, or stays.
+    pub fn drop(&self, table: &str, keeps_sql: bool) -> Result<Catalogue, Refusal> {
         let id = self.named_or_refuse(table.as_bytes())?.id;
         let mut next = self.after();
         next.tables.remove(&id);
         next.by_name.remove(table);
         next.dropped.insert(id);
+        if keeps_sql {
+            next.kept.insert(id);
+        }
         Ok(next)
     }
 
@@ -161,6 +166,7 @@ impl Catalogue {
             next_id: self.next_id,
             tables: self.tables.values().map(|table| table.encode()).collect(),
             dropped: self.dropped.iter().copied().collect(),
+            kept: self.kept.iter().copied().collect(),
         };
         let mut bytes = vec![FORMAT];
         bytes.extend_from_slice(&written.encode_to_vec());
@@ -179,6 +185,7 @@ impl Catalogue {
             version: written.version,
             next_id: written.next_id,
             dropped: written.dropped.into_iter().collect(),
+            kept: written.kept.into_iter().collect(),
             ..Catalogue::default()
         };
         for bytes in &written.tables {
@@ -206,6 +213,8 @@ struct Written {
     tables: Vec<Vec<u8>>,
     #[prost(uint32, repeated, tag = "4")]
     dropped: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    kept: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -236,8 +245,8 @@ mod tests {
         assert_eq!((two.version, users.epoch, users.fields[2].id), (2, 2, 3));
         let (three, _) = two.without_field("users", "age").unwrap();
         assert_eq!(three.named(b"users").unwrap().fields.len(), 2);
-        let gone = three.drop("users").unwrap();
-        assert_eq!(gone.dropped, BTreeSet::from([1]));
+        let gone = three.drop("users", true).unwrap();
+        assert_eq!((&gone.dropped, &gone.kept), (&[1].into(), &[1].into()));
         assert!(gone.named(b"users").is_none());
         let (again, users) = gone.create(wanted("users")).unwrap();
         assert_eq!((users.id, again.version), (2, 5), "ids are used once");
@@ -259,7 +268,7 @@ mod tests {
         assert!(text(one.with_field("nix", field("a:blob"))).contains("no table 'nix'"));
         assert!(text(one.with_field("users", field("AGE:blob"))).contains("declared twice"));
         assert!(text(one.without_field("users", "nix")).contains("has no field 'nix'"));
-        assert!(one.drop("nix").is_err());
+        assert!(one.drop("nix", false).is_err());
     }
 
     #[test]

@@ -14,15 +14,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use table::entry::Entry;
 use table::leader::{Action, End, Fault, Leader, Numbers, Read, Wrote};
 use table::rows::{Applied, What};
-use table::{RowId, Rows, Table};
+use table::{RowId, Rows};
 
-use super::catalogue::Catalogue;
+use super::follow::Follow;
 use crate::cores::{Answer, BatchBox, Core, Message, Region, RegionId};
 use crate::durable::Member;
 
@@ -36,8 +35,7 @@ const IDLE: Duration = Duration::from_millis(100);
 pub struct Desk {
     pub(super) leader: Leader,
     term: u64,
-    /// The catalogue whose schemas were proposed.
-    catalogue: u64,
+    follow: Follow,
     /// For the next entry of the log.
     proposals: VecDeque<Entry>,
     /// Rows that entries on their way may let go, and how many of these.
@@ -82,7 +80,7 @@ impl Desk {
         Desk {
             leader: Leader::new(limits, replica.id(), replica.term(), rows, core.now_ms()),
             term: replica.term(),
-            catalogue: 0,
+            follow: Follow::default(),
             proposals: VecDeque::new(),
             leaving: BTreeMap::new(),
             behind: Vec::new(),
@@ -162,27 +160,6 @@ impl Desk {
         let about = |(id, _): &mut (RowId, usize)| applied.rows.contains(id);
         let done = self.letters.extract_if(.., about);
         done.map(|(_, ticket)| ticket).collect()
-    }
-
-    /// Proposes what the region does not know of the catalogue; whether it knows all of it.
-    fn follow(&mut self, catalogue: &Catalogue, rows: Option<&Rows>) -> bool {
-        let known = |table: &Arc<Table>| {
-            let known = rows.and_then(|rows| rows.table(table.id));
-            known.is_some_and(|known| known.epoch >= table.epoch)
-        };
-        let behind = catalogue.tables.values().filter(|it| !known(it));
-        let is_there = |id: &&u32| rows.is_some_and(|rows| rows.table(**id).is_some());
-        let gone = catalogue.dropped.iter().filter(is_there);
-        let behind: Vec<Entry> = behind
-            .map(|table| Entry::Schema(Table::clone(table)))
-            .chain(gone.map(|&table| Entry::Drop { table }))
-            .collect();
-        let follows = behind.is_empty();
-        if self.catalogue != catalogue.version {
-            self.catalogue = catalogue.version;
-            self.proposals.extend(behind);
-        }
-        follows
     }
 
     /// Whether time brings something soon.
@@ -298,8 +275,16 @@ impl Core {
             todo.letters.append(&mut desk.take_letters(applied));
         }
         let catalogue = self.shared.catalogue.load();
-        if region.catalogue_seen != catalogue.version && desk.follow(&catalogue, Some(rows)) {
-            region.catalogue_seen = catalogue.version;
+        if region.catalogue_seen != catalogue.version {
+            let is_quiet = member.flights.is_empty() && member.replica.writes_in_flight() == 0;
+            let proposals = &mut desk.proposals;
+            let propose = |entry| proposals.push_back(entry);
+            if desk
+                .follow
+                .follow(&catalogue, rows, is_quiet, now_ms, propose)
+            {
+                region.catalogue_seen = catalogue.version;
+            }
         }
         let out = &mut desk.out;
         desk.leader.turn(rows, now_ms, out);

@@ -7,6 +7,7 @@
 //! | questions to the leader of a region | `ask.rs` |
 //! | all regions of a node asked at once | `status.rs` |
 //! | which tables there are, and changing that | `catalogue.rs`, `catalogue_change.rs` |
+//! | how a region follows that | `follow.rs` |
 //! | the databases, off the cores | `sql.rs` |
 //!
 //! What a row is and when it is written is the crate `table`'s; how SQL is spoken, the crate `sqldb`'s.
@@ -15,6 +16,7 @@ mod ask;
 pub mod catalogue;
 pub mod catalogue_change;
 mod desk;
+mod follow;
 mod needs;
 pub mod sql;
 pub mod status;

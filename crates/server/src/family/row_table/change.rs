@@ -5,19 +5,21 @@ use std::sync::Arc;
 use base::Refusal;
 use resp::{Args, Reply};
 use table::leader::Fault;
-use table::{Field, parse_fields};
+use table::{Field, Table, parse_fields};
 
+use super::drain::drain_all;
 use super::{only_durable, text};
 use crate::settings::tables::MAIN;
 use crate::shared::now_ms;
 use crate::tables::catalogue::Wanted;
 use crate::tables::catalogue_change::change_catalogue;
 use crate::tables::sql::{Shape, no_backend};
-use crate::tables::status;
 use crate::{Later, Session, Shared};
 
-/// How long DROP KEEPSQL waits for SQL.
-const DRAIN_MS: u64 = 30_000;
+/// How long DROP KEEPSQL waits for SQL before it gives up.
+const DRAIN_MS: u64 = 10_000;
+/// And for what was changed after that, while regions let the table go.
+const LAST_MS: u64 = 30_000;
 
 /// CREATE name FIELDS declaration [BACKEND name] [SQLNAME name] [ADOPT]
 pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
@@ -173,17 +175,24 @@ pub fn drop_table<'a>(
             .clone();
         let id = table.id;
         if keep_sql {
-            all_in_sql(session, id).await?;
+            all_in_sql(session, &table).await?;
         }
         change_catalogue(&shared, |known| {
             // Another of this name is not the one that was meant.
             match known.named_or_refuse(name.as_bytes())?.id == id {
-                true => known.drop(name),
+                true => known.drop(name, keep_sql),
                 false => Err(Refusal::new("ERR the table was made anew meanwhile")),
             }
         })
         .await?;
-        if !keep_sql {
+        if keep_sql {
+            let owed = drain_all(session, now_ms() + LAST_MS).await;
+            owed.map_err(|refusal| {
+                Refusal::text_of(format!(
+                    "ERR the table is dropped, but it is not known whether SQL has the last changes: {refusal}"
+                ))
+            })?;
+        } else {
             let what = format!("the table is dropped, but '{}' in SQL", table.sql_name);
             let shaped = shared.sql.reshape(Arc::clone(&table), Shape::Drop).await;
             shaped.map_err(|fault| left_in_sql(&what, fault))?;
@@ -193,15 +202,15 @@ pub fn drop_table<'a>(
     })
 }
 
-/// The rows of a table are in SQL, as far as this node leads them; `neokv table drop` asks every node first.
-async fn all_in_sql(session: &Session, table: u32) -> Result<(), Refusal> {
-    let drained = status::drain(&session.core, now_ms() + DRAIN_MS).await;
+/// The rows of a table are in SQL, whoever leads them. What is changed after this is seen to by the regions when they let the table go.
+async fn all_in_sql(session: &mut Session, table: &Table) -> Result<(), Refusal> {
+    let drained = drain_all(session, now_ms() + DRAIN_MS).await;
     let drained = drained.map_err(|refusal| {
         Refusal::text_of(format!(
             "ERR nothing was dropped, SQL does not have all rows yet: {refusal}; try again later, or drop it without KEEPSQL"
         ))
     })?;
-    match drained.named.iter().any(|id| id.table == table) {
+    match drained.has_letters_of(&table.name) {
         false => Ok(()),
         true => Err(Refusal::new(
             "ERR nothing was dropped, SQL did not take all rows; see ROW.TABLE DEAD LIST, or drop it without KEEPSQL",

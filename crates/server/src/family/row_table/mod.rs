@@ -11,6 +11,7 @@
 
 mod change;
 mod dead;
+mod drain;
 mod show;
 mod status;
 
