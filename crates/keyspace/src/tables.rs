@@ -3,7 +3,7 @@
 //! ```text
 //!   key "users:alice"  ──row_of──►  table "users" of this region's schema, row "alice"
 //!   read_row, write_row, kick_row   commands          ─┐
-//!   apply_table_entry               ROW.APPLY         ─┴─► Rows::run ─► rows to store, with everything else of the entry
+//!   apply_table_entry               ROW.APPLY         ─┴─► Rows ─► what it changed is stored with everything else of the entry
 //! ```
 //!
 //! The one idea: whether a key is a row is decided by the schemas in the region's own log, never by what a node has heard.
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::slot::slot_of;
 use base::{DbIndex, Refusal, Slot};
 use table::entry::{Ask, Write};
-use table::rows::{Applied, Change, Place};
+use table::rows::{Applied, Change, Place, What};
 use table::{Cause, Entry, Outcome, RowId, Rows, Table, name};
 
 use crate::rows::{Family, Tier, layout};
@@ -50,8 +50,6 @@ pub(crate) struct Tables {
     missing: RefCell<Vec<RowId>>,
     /// What was done to rows, for the leader; nothing is noted unless somebody listens.
     noted: Option<Vec<Applied>>,
-    /// Room for a key.
-    key: RefCell<Vec<u8>>,
     /// Why nothing is done about rows any more: see [`Keyspace::quarantine_tables`].
     broken: Option<Box<str>>,
 }
@@ -75,16 +73,20 @@ impl Tables {
         self.names = self.rows.tables().map(name).collect();
     }
 
-    /// The slot of a row's key.
-    fn slot(&self, id: &RowId) -> Option<Slot> {
-        let table = self.rows.table(id.table)?;
-        let mut key = self.key.borrow_mut();
-        key.clear();
-        key.extend_from_slice(table.name.as_bytes());
-        key.push(b':');
-        key.extend_from_slice(id.key.as_bytes());
-        Some(slot_of(&key))
+    fn note(&mut self, applied: Applied) {
+        if let Some(noted) = &mut self.noted {
+            noted.push(applied);
+        }
     }
+}
+
+/// The slot of a row's key; `room` is for that.
+fn slot_of_row(table: &Table, id: &RowId, room: &mut Vec<u8>) -> Slot {
+    room.clear();
+    room.extend_from_slice(table.name.as_bytes());
+    room.push(b':');
+    room.extend_from_slice(id.key.as_bytes());
+    slot_of(room)
 }
 
 impl Keyspace {
@@ -132,6 +134,9 @@ impl Keyspace {
 
     /// Runs an entry about rows; what it changed is stored with the running log entry.
     pub fn apply_table_entry(&mut self, stamp_ms: u64, entry: Entry) -> Option<Outcome> {
+        if let Entry::Drop { table } = &entry {
+            self.remove_rows_of(*table);
+        }
         let tables = match &entry {
             Entry::Schema(_) => self.tables.get_or_insert_default(),
             _ => self.tables.as_mut()?,
@@ -139,46 +144,94 @@ impl Keyspace {
         if tables.broken.is_some() {
             return None;
         }
-        let dropped: Vec<(Slot, Place)> = match &entry {
-            // Where its rows are is not known any more afterwards.
-            Entry::Drop { table } => {
-                let place = |id: RowId| Some((tables.slot(&id)?, Place::Row(id)));
-                tables.rows.ids_of(*table).filter_map(place).collect()
-            }
-            _ => Vec::new(),
-        };
         let mut done = tables.rows.run(stamp_ms, entry);
-        if matches!(
-            done.what,
-            table::rows::What::Schema | table::rows::What::Dropped(_)
-        ) {
+        if matches!(done.what, What::Schema | What::Dropped(_)) {
             tables.find_names();
         }
-        if let Some(durable) = &mut self.durable {
-            for (slot, place) in dropped {
-                durable.record_table(Some(slot), &place.encode(), None);
-            }
-            for change in done.changes.drain(..) {
-                let (place, value) = match change {
-                    Change::Put(place, value) => (place, Some(value)),
-                    Change::Remove(place) => (place, None),
-                    Change::RemoveRows(_) => continue,
-                };
-                let slot = match &place {
-                    Place::Row(id) => match tables.slot(id) {
-                        Some(slot) => Some(slot),
-                        None => continue,
-                    },
-                    _ => None,
-                };
-                durable.record_table(slot, &place.encode(), value.as_deref());
-            }
-        }
         let outcome = done.outcome.take();
-        if let Some(noted) = &mut tables.noted {
-            noted.push(done);
-        }
+        tables.note(done);
+        self.record_tables();
         outcome
+    }
+
+    /// One change of a row.
+    fn write_table_row(&mut self, stamp_ms: u64, write: Write) -> Option<Outcome> {
+        let tables = self.tables.as_mut().filter(|it| it.broken.is_none())?;
+        let (id, has_request) = (write.id.clone(), write.request.is_some());
+        let (outcome, is_new) = tables.rows.write(stamp_ms, write);
+        if is_new {
+            tables.note(Applied {
+                what: What::Written,
+                rows: vec![id],
+                outcome: None,
+            });
+        }
+        if has_request || self.durable.is_none() {
+            self.record_tables();
+        }
+        Some(outcome)
+    }
+
+    /// Before a table goes: afterwards nobody knows where its rows are.
+    fn remove_rows_of(&mut self, table: u32) {
+        self.save_table_rows();
+        let (Some(durable), Some(tables)) = (&mut self.durable, &self.tables) else {
+            return;
+        };
+        if let (Some(schema), None) = (tables.rows.table(table), &tables.broken) {
+            let mut room = Vec::new();
+            for id in tables.rows.ids_of(table) {
+                let slot = slot_of_row(schema, &id, &mut room);
+                durable.record_table(Some(slot), &Place::Row(id).encode(), None);
+            }
+        }
+    }
+
+    /// What was changed of tables is stored with the running entry; rows at its end.
+    fn record_tables(&mut self) {
+        let Some(tables) = &mut self.tables else {
+            return;
+        };
+        let changes = tables.rows.take_changes();
+        let Some(durable) = &mut self.durable else {
+            tables.rows.save(|_, _, _| {});
+            return;
+        };
+        for change in changes {
+            match change {
+                Change::Put(place, value) => {
+                    durable.record_table(None, &place.encode(), Some(&value));
+                }
+                Change::Remove(place) => durable.record_table(None, &place.encode(), None),
+                Change::RemoveRows(_) => {} // one by one: they are in many slots
+            }
+        }
+    }
+
+    /// Rows of tables that the running entry has changed, each once, as they are now.
+    pub(crate) fn save_table_rows(&mut self) {
+        let (Some(durable), Some(tables)) = (&mut self.durable, &mut self.tables) else {
+            return;
+        };
+        let (mut room, mut place) = (Vec::new(), Vec::new());
+        tables.rows.save(|table, id, value| {
+            let slot = slot_of_row(table, id, &mut room);
+            place.clear();
+            Place::push_row(&mut place, id);
+            durable.record_table(Some(slot), &place, value);
+        });
+    }
+
+    /// Whether rows were changed that the running entry has yet to store.
+    pub(crate) fn has_unsaved_rows(&self) -> bool {
+        let tables = self.tables.as_ref();
+        tables.is_some_and(|tables| tables.rows.has_unsaved())
+    }
+
+    /// Roughly what they will be.
+    pub(crate) fn unsaved_row_bytes(&self) -> usize {
+        let tables = self.tables.as_ref();
+        tables.map_or(0, |tables| tables.rows.unsaved_bytes())
     }
 
     /// What was to be done about rows cannot be read: from here on nobody knows what they are, so nothing is done about them any more,
@@ -327,8 +380,7 @@ impl Txn<'_> {
         let now_ms = self.now_ms();
         let space = self.space_mut(key);
         let retry = Outcome::Retry(Cause::SchemaBehind);
-        let outcome = space.apply_table_entry(now_ms, Entry::Write(write));
-        let outcome = outcome.unwrap_or(retry);
+        let outcome = space.write_table_row(now_ms, write).unwrap_or(retry);
         if outcome.is_ok() {
             space.changed(0, key, 1);
         }

@@ -12,6 +12,8 @@ use crate::value::Value;
 use crate::wire::{Corrupt, Reader, Writer};
 
 const FORMAT: u8 = 1;
+/// Bytes around the contents of a field, at most.
+const AROUND: usize = 14;
 
 /// All of a row. Fields that were never set are not there.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -50,13 +52,13 @@ impl Fields {
 
     fn encode(&self, version: i64) -> Vec<u8> {
         let mut to = Writer::new(FORMAT);
-        to.int(version);
-        to.uint(self.0.len() as u64);
-        for (id, value) in &self.0 {
-            to.uint(u64::from(*id));
-            to.value(value);
-        }
+        self.write(version, &mut to);
         to.done()
+    }
+
+    fn write(&self, version: i64, to: &mut Writer) {
+        to.int(version);
+        to.fields(&self.0);
     }
 
     fn decode(bytes: &[u8]) -> Result<(i64, Fields), Corrupt> {
@@ -78,9 +80,7 @@ impl Fields {
     }
 
     fn size(&self) -> usize {
-        // an upper bound of the varints around the contents
-        let each = |(_, value): &(u16, Value)| value.size() + 14;
-        12 + self.0.iter().map(each).sum::<usize>()
+        12 + Image::size_of(&self.0)
     }
 }
 
@@ -140,6 +140,17 @@ impl Image {
         }
     }
 
+    /// The row after values were set, at this version: what [`Image::apply`] of such a delta does. The last of a field counts.
+    pub(crate) fn set(&mut self, version: i64, fields: Vec<(u16, Value)>) {
+        if self.version < 0 {
+            self.fields = Fields::default();
+        }
+        self.version = version;
+        for (id, value) in fields {
+            self.fields.set(id, value);
+        }
+    }
+
     /// Forgets values of fields the table no longer has; says whether there were any.
     pub fn forget_dropped(&mut self, table: &Table) -> bool {
         let before = self.fields.0.len();
@@ -148,8 +159,19 @@ impl Image {
         self.fields.0.len() != before
     }
 
+    /// An upper bound of what these values add to [`Image::size`].
+    pub(crate) fn size_of(fields: &[(u16, Value)]) -> usize {
+        fields.iter().map(|(_, value)| value.size() + AROUND).sum()
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         self.fields.encode(self.version)
+    }
+
+    /// As [`Image::encode`], behind what is there.
+    pub(crate) fn write(&self, to: &mut Writer) {
+        to.byte(FORMAT);
+        self.fields.write(self.version, to);
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Image, Corrupt> {

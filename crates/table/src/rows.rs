@@ -15,7 +15,7 @@
 //! it by name. `dirty` has exactly the dirty rows that are no dead letters, `dead` those that are. Everything but
 //! `heat` is a function of the log: two replicas at the same index are equal, and equal to what is rebuilt from the stored bytes.
 //!
-//! Rows are read here, changed by [`Rows::apply`], and stored as the changes it returns say.
+//! Rows are read here, changed by [`Rows::apply`], and stored as [`Rows::take_changes`] and [`Rows::save`] say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -30,6 +30,7 @@ mod apply;
 mod keyed;
 mod row;
 mod store;
+mod unsaved;
 mod write;
 
 pub use answers::{ANSWERS_BYTES_MAX, CLIENT_BYTES_MAX, REQUESTS_KEPT};
@@ -39,6 +40,7 @@ pub use store::{Change, Place};
 
 use answers::Answers;
 use keyed::Keyed;
+use unsaved::Unsaved;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rows {
@@ -56,6 +58,7 @@ pub struct Rows {
     lease: Lease,
     bytes: usize,
     count: usize,
+    unsaved: Unsaved,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -234,11 +237,9 @@ impl Rows {
         self.count == 0
     }
 
-    /// Puts, replaces or takes away a row, and keeps indexes and sums right. The only place that does.
-    fn place(&mut self, id: &RowId, new: Option<Row>) {
-        let Some(tab) = self.tables.get_mut(&id.table) else {
-            return;
-        };
+    /// Puts, replaces or takes away a row, and keeps indexes and sums right; what was there before.
+    fn place(&mut self, id: &RowId, new: Option<Row>) -> Option<Row> {
+        let tab = self.tables.get_mut(&id.table)?;
         let size = |row: Option<&Row>| row.map_or(0, |row| row.size(id));
         let (after, added) = (Owes::of(new.as_ref()), size(new.as_ref()));
         let count = usize::from(new.is_some());
@@ -249,6 +250,35 @@ impl Rows {
         let before = Owes::of(old.as_ref());
         self.bytes = self.bytes + added - size(old.as_ref());
         self.count = self.count + count - usize::from(old.is_some());
+        self.index(id, before, after);
+        old
+    }
+
+    /// Changes a row that is cached where it is; also whether it is new among the dirty ones. `Err`: the row is as it was.
+    fn change<T, E>(
+        &mut self,
+        id: &RowId,
+        not_cached: E,
+        change: impl FnOnce(&Table, &mut Row) -> Result<T, E>,
+    ) -> Result<(T, bool), E> {
+        let Some(tab) = self.tables.get_mut(&id.table) else {
+            return Err(not_cached);
+        };
+        let row = match tab.rows.get_mut(&id.key) {
+            Some(row) if row.state != State::Forgotten => row,
+            _ => return Err(not_cached),
+        };
+        let (before, size) = (Owes::of(Some(row)), row.size(id));
+        let done = change(&tab.schema, row)?;
+        let after = Owes::of(Some(row));
+        self.bytes = self.bytes + row.size(id) - size;
+        self.unsaved.note(id, row);
+        self.index(id, before, after);
+        Ok((done, before == Owes::Nothing && after != before))
+    }
+
+    /// A row is in the index of what it owes.
+    fn index(&mut self, id: &RowId, before: Owes, after: Owes) {
         if before == after {
             return; // a row that is changed again and again
         }
@@ -274,7 +304,7 @@ impl Rows {
 }
 
 /// Which index a row is in.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Owes {
     Nothing,
     Since(u64),

@@ -35,6 +35,13 @@ impl Writer {
         Writer(vec![format])
     }
 
+    /// In the room of a former one.
+    pub(crate) fn over(mut room: Vec<u8>, format: u8) -> Writer {
+        room.clear();
+        room.push(format);
+        Writer(room)
+    }
+
     pub(crate) fn uint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -78,6 +85,22 @@ impl Writer {
         for (id, value) in fields {
             self.uint(u64::from(*id));
             self.value(value);
+        }
+    }
+
+    /// What `inner` writes, with its length before it.
+    pub(crate) fn sized(&mut self, inner: impl FnOnce(&mut Writer)) {
+        let at = self.0.len();
+        self.0.push(0);
+        inner(self);
+        let len = self.0.len() - at - 1;
+        match self.0.get_mut(at) {
+            Some(byte) if len < 0x80 => *byte = len as u8,
+            _ => {
+                let mut head = Writer(Vec::new());
+                head.uint(len as u64);
+                self.0.splice(at..=at, head.done());
+            }
         }
     }
 

@@ -233,6 +233,7 @@ impl Keyspace {
     /// Ends the entry: the rows of everything it changed and the state row are added to `out`,
     /// which must be written in one batch before anything is uncached or loaded.
     pub fn end_entry(&mut self, stamp_ms: u64, out: &mut Changes) {
+        self.save_table_rows();
         let Some(durable) = &mut self.durable else {
             return;
         };

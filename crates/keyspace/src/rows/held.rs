@@ -15,7 +15,8 @@ impl State {
 impl Keyspace {
     /// Whether the running entry has changed anything.
     pub fn has_changes(&self) -> bool {
-        self.durable.as_ref().is_some_and(|it| it.has_changes())
+        let durable = self.durable.as_ref();
+        durable.is_some_and(|it| it.has_changes() || self.has_unsaved_rows())
     }
 
     /// Begins applying a log entry, or goes on with the next one: its rows join those of the entries
@@ -60,13 +61,14 @@ impl Keyspace {
 
     /// Roughly the bytes of rows that [`Keyspace::end_entry`] would give, values of strings left out.
     pub fn unsettled_bytes(&self) -> usize {
-        self.durable.as_ref().map_or(0, |it| it.unsettled_bytes())
+        let durable = self.durable.as_ref();
+        durable.map_or(0, |it| it.unsettled_bytes() + self.unsaved_row_bytes())
     }
 
     /// Ends an entry that has changed nothing, without a trace.
     pub fn abandon_entry(&mut self) {
+        debug_assert!(!self.has_changes(), "changes would be lost");
         if let Some(durable) = &mut self.durable {
-            debug_assert!(!durable.has_changes(), "changes would be lost");
             durable.entry = None;
             durable.entry_term = None;
         }

@@ -424,7 +424,10 @@ impl Member {
     /// Tells the checkers what became of rows, and keeps it for the desk.
     pub(super) fn tell_rows(&mut self, around: &mut Around<'_>) {
         let applied = self.space.take_applied();
-        let mut ids: Vec<&RowId> = applied.iter().flat_map(|it| &it.rows).collect();
+        let changed = self.space.table_rows().into_iter();
+        let changed = changed.flat_map(|rows| rows.unsaved());
+        let about = applied.iter().flat_map(|it| &it.rows);
+        let mut ids: Vec<&RowId> = about.chain(changed).collect();
         ids.sort_unstable();
         ids.dedup();
         for id in ids {

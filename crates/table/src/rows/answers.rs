@@ -16,6 +16,7 @@ use crate::outcome::Outcome;
 use crate::wire::{Corrupt, Reader, Writer};
 
 use super::store::{Change, Place};
+use super::unsaved::Unsaved;
 
 pub const REQUESTS_KEPT: usize = 64;
 pub const CLIENT_BYTES_MAX: usize = 256 * 1024;
@@ -98,12 +99,7 @@ impl Answers {
         })
     }
 
-    pub(super) fn remember(
-        &mut self,
-        request: Request,
-        outcome: &Outcome,
-        changes: &mut Vec<Change>,
-    ) {
+    pub(super) fn remember(&mut self, request: Request, outcome: &Outcome, changes: &mut Unsaved) {
         let Request { client: id, number } = request;
         self.last += 1;
         let mut answer = Answer {
@@ -133,14 +129,15 @@ impl Answers {
         self.shrink(changes);
     }
 
-    fn shrink(&mut self, changes: &mut Vec<Change>) {
+    fn shrink(&mut self, changes: &mut Unsaved) {
         while self.bytes > ANSWERS_BYTES_MAX && self.order.len() > 1 {
             let Some((_, id)) = self.order.pop_first() else {
                 return;
             };
             if let Some(client) = self.clients.remove(&id) {
                 self.bytes -= client.bytes;
-                changes.extend(client.answers.keys().map(|number| remove(id, *number)));
+                let numbers = client.answers.keys();
+                numbers.for_each(|number| changes.push(remove(id, *number)));
             }
         }
     }

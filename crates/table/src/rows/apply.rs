@@ -12,16 +12,14 @@ use super::row::DeadLetter;
 use super::store::{Change, Place};
 use super::{Row, Rows, State, Tab};
 
-/// What an entry did, for the owner (store, answer) and for the leader (go on).
+/// What an entry did, for the owner (answer) and for the leader (go on).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
     pub what: What,
-    /// The rows it was about, changed or not.
+    /// The rows it was about, changed or not. Of a write only a row that was clean: what is dirty already is no news to the leader.
     pub rows: Vec<RowId>,
     /// Of a write.
     pub outcome: Option<Outcome>,
-    /// To be stored in one batch with the applied index.
-    pub changes: Vec<Change>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +47,6 @@ impl Applied {
             what: What::Nothing,
             rows: Vec::new(),
             outcome: None,
-            changes: Vec::new(),
         }
     }
 }
@@ -67,61 +64,62 @@ impl Rows {
     /// `stamp`: the clock of the leader that proposed the entry, in milliseconds, as it is written in the log.
     pub fn run(&mut self, stamp: u64, entry: Entry) -> Applied {
         let mut done = Applied::nothing();
-        let stamp = stamp.max(self.now).max(1); // 0 is "clean"
-        let changes = &mut done.changes;
+        let stamp = self.stamp(stamp);
         done.what = match entry {
             Entry::Schema(table) => {
-                self.schema(table, changes);
+                self.schema(table);
                 What::Schema
             }
             Entry::Drop { table } => {
-                self.drop_table(table, changes);
+                self.drop_table(table);
                 What::Dropped(table)
             }
             Entry::Loaded { term, rows } => {
                 for (id, found) in rows {
                     if term >= self.lease.term {
-                        self.loaded(stamp, &id, found, changes);
+                        self.loaded(stamp, &id, found);
                     }
                     done.rows.push(id);
                 }
                 What::Loaded
             }
             Entry::Write(write) => {
-                done.rows.push(write.id.clone());
-                done.outcome = Some(self.write(stamp, write, changes));
+                let id = write.id.clone();
+                let (outcome, is_new) = self.write(stamp, write);
+                done.rows.extend(is_new.then_some(id));
+                done.outcome = Some(outcome);
                 What::Written
             }
             Entry::Flushed(rows) => {
                 for row in rows {
-                    self.flushed(&row, changes);
+                    self.flushed(&row);
                     done.rows.push(row.id);
                 }
                 What::Flushed
             }
             Entry::Kick(rows) => {
                 for (id, version) in rows {
-                    self.kick(&id, version, changes);
+                    self.kick(&id, version);
                     done.rows.push(id);
                 }
                 What::Kicked
             }
             Entry::Lease { lease, waited } => {
-                self.give_lease(stamp, lease, waited, changes);
+                self.give_lease(stamp, lease, waited);
                 What::Lease
             }
             Entry::Dead(dead) => {
                 done.rows.push(dead.id.clone());
-                self.bury(dead, changes);
+                self.bury(dead);
                 What::Dead
             }
             Entry::Retry { id, version, over } => {
-                let strict = self.retry(&id, version, over, changes);
+                let strict = self.retry(&id, version, over);
                 done.rows.push(id);
                 What::Retried { strict }
             }
             Entry::Discard { id, version } => {
-                self.discard(&id, version, changes);
+                self.discard(&id, version);
                 done.rows.push(id);
                 What::Discarded
             }
@@ -129,18 +127,24 @@ impl Rows {
         done
     }
 
-    fn put(&mut self, id: &RowId, row: Row, changes: &mut Vec<Change>) {
-        changes.push(Change::Put(Place::Row(id.clone()), row.encode()));
+    /// What counts as this stamp.
+    pub(super) fn stamp(&self, stamp: u64) -> u64 {
+        stamp.max(self.now).max(1) // 0 is "clean"
+    }
+
+    fn put(&mut self, id: &RowId, mut row: Row) {
+        self.unsaved.note(id, &mut row);
         self.place(id, Some(row));
     }
 
-    fn schema(&mut self, table: Table, changes: &mut Vec<Change>) {
+    fn schema(&mut self, table: Table) {
         let id = table.id;
         let newer = |tab: &Tab| tab.schema.epoch >= table.epoch;
         if self.dropped.contains(&id) || self.tables.get(&id).is_some_and(newer) {
             return;
         }
-        changes.push(Change::Put(Place::Schema(id), table.encode()));
+        self.unsaved
+            .push(Change::Put(Place::Schema(id), table.encode()));
         match self.tables.get_mut(&id) {
             // values of dropped fields go when their row is written next
             Some(tab) => tab.schema = table.into(),
@@ -154,26 +158,35 @@ impl Rows {
         }
     }
 
-    pub(super) fn drop_table(&mut self, table: u32, changes: &mut Vec<Change>) {
-        if !self.dropped.insert(table) {
+    fn drop_table(&mut self, table: u32) {
+        if self.dropped.contains(&table) {
             return;
         }
-        changes.push(Rows::put_dropped(table));
+        self.unsaved.push(Rows::put_dropped(table));
+        if self.remove_table(table) {
+            self.unsaved.push(Change::Remove(Place::Schema(table)));
+            self.unsaved.push(Change::RemoveRows(table));
+        }
+    }
+
+    /// Whether there was such a table.
+    pub(super) fn remove_table(&mut self, table: u32) -> bool {
+        self.dropped.insert(table);
         let Some(tab) = self.tables.remove(&table) else {
-            return;
+            return false;
         };
-        changes.push(Change::Remove(Place::Schema(table)));
-        changes.push(Change::RemoveRows(table));
         self.dirty.retain(|(_, id)| id.table != table);
         self.dead.retain(|id| id.table != table);
+        self.unsaved.forget_table(table);
         self.count -= tab.rows.len();
         for (key, row) in tab.rows.iter() {
             let key = key.clone();
             self.bytes -= row.size(&RowId { table, key });
         }
+        true
     }
 
-    fn loaded(&mut self, stamp: u64, id: &RowId, found: Found, changes: &mut Vec<Change>) {
+    fn loaded(&mut self, stamp: u64, id: &RowId, found: Found) {
         let (mut state, mut image) = match found {
             Found::Missing => (State::Absent, Image::default()),
             Found::Row(image) if image.is_deleted() => (State::Absent, image),
@@ -203,46 +216,49 @@ impl Rows {
                 }
             }
         };
-        self.put(id, row, changes);
+        self.put(id, row);
     }
 
-    fn flushed(&mut self, flushed: &Flushed, changes: &mut Vec<Change>) {
-        let Some(row) = self.get(&flushed.id) else {
-            return;
-        };
-        if flushed.version <= row.sql || flushed.version > row.version() {
-            return;
-        }
-        let mut row = row.clone();
-        row.sql = flushed.version;
-        if row.is_dirty() {
-            row.since = row.since.max(flushed.taken);
-        } else {
-            row.since = 0;
-        }
-        let sql = row.sql;
-        row.dead = row.dead.filter(|dead| dead.version.unsigned_abs() > sql);
-        self.put(&flushed.id, row, changes);
+    fn flushed(&mut self, flushed: &Flushed) {
+        let _ = self.change(&flushed.id, (), |_, row| {
+            if flushed.version <= row.sql || flushed.version > row.version() {
+                return Err(());
+            }
+            row.sql = flushed.version;
+            if row.is_dirty() {
+                row.since = row.since.max(flushed.taken);
+            } else {
+                row.since = 0;
+            }
+            let sql = row.sql;
+            row.dead = row
+                .dead
+                .take()
+                .filter(|dead| dead.version.unsigned_abs() > sql);
+            Ok(())
+        });
     }
 
-    fn kick(&mut self, id: &RowId, version: i64, changes: &mut Vec<Change>) {
+    fn kick(&mut self, id: &RowId, version: i64) {
         let may_go = |row: &Row| row.image.version == version && !row.is_dirty();
-        if self.get(id).is_some_and(may_go) {
-            changes.push(Change::Remove(Place::Row(id.clone())));
-            self.place(id, None);
+        if self.get(id).is_some_and(may_go)
+            && let Some(gone) = self.place(id, None)
+        {
+            self.unsaved.note_gone(id, &gone);
         }
     }
 
-    fn give_lease(&mut self, stamp: u64, lease: Lease, waited: bool, changes: &mut Vec<Change>) {
+    fn give_lease(&mut self, stamp: u64, lease: Lease, waited: bool) {
         let free = self.lease.holder == lease.holder || stamp >= self.lease.until || waited;
         if lease.term >= self.lease.term && free {
             self.lease = lease;
             self.now = stamp;
-            changes.push(Change::Put(Place::Lease, self.encode_lease()));
+            self.unsaved
+                .push(Change::Put(Place::Lease, self.encode_lease()));
         }
     }
 
-    fn bury(&mut self, dead: Dead, changes: &mut Vec<Change>) {
+    fn bury(&mut self, dead: Dead) {
         let Some(row) = self.get(&dead.id) else {
             return;
         };
@@ -254,7 +270,7 @@ impl Rows {
         let id = dead.id.clone();
         let mut row = row.clone();
         row.dead = Some(Box::new(DeadLetter::of(dead)));
-        self.put(&id, row, changes);
+        self.put(&id, row);
     }
 
     /// The row, if it has the dead letter of this version.
@@ -265,13 +281,7 @@ impl Rows {
     }
 
     /// Whether only what is known of SQL may be written over: so after a conflict, or it would be no conflict.
-    fn retry(
-        &mut self,
-        id: &RowId,
-        version: i64,
-        over: Option<u64>,
-        changes: &mut Vec<Change>,
-    ) -> bool {
+    fn retry(&mut self, id: &RowId, version: i64, over: Option<u64>) -> bool {
         let Some(mut row) = self.letter(id, version) else {
             return false;
         };
@@ -292,11 +302,11 @@ impl Rows {
             row.sql = over;
         }
         row.dead = None;
-        self.put(id, row, changes);
+        self.put(id, row);
         strict
     }
 
-    fn discard(&mut self, id: &RowId, version: i64, changes: &mut Vec<Change>) {
+    fn discard(&mut self, id: &RowId, version: i64) {
         let Some(row) = self.letter(id, version) else {
             return;
         };
@@ -307,6 +317,6 @@ impl Rows {
             sql: 0,
             ..Row::clean(State::Forgotten, image)
         };
-        self.put(id, forgotten, changes);
+        self.put(id, forgotten);
     }
 }

@@ -33,6 +33,11 @@ impl Keyed {
         self.rows.get(key)
     }
 
+    #[inline]
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Row> {
+        self.rows.get_mut(key)
+    }
+
     /// What was there before.
     pub fn insert(&mut self, key: &Arc<str>, row: Row) -> Option<Row> {
         if let Some(there) = self.rows.get_mut(key) {

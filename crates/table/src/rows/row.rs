@@ -35,6 +35,8 @@ pub struct Row {
     pub dead: Option<Box<DeadLetter>>,
     /// How recently it was read here. Not replicated, not stored, not compared.
     pub(crate) heat: Cell<u8>,
+    /// It is noted to be stored. Likewise.
+    pub(super) unsaved: bool,
 }
 
 /// Why SQL does not have a row.
@@ -80,6 +82,7 @@ impl Row {
             since: 0,
             dead: None,
             heat: Cell::new(WARM),
+            unsaved: false,
         }
     }
 
@@ -107,7 +110,14 @@ impl Row {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut to = Writer::new(FORMAT);
+        let mut bytes = Vec::new();
+        self.encode_to(&mut bytes);
+        bytes
+    }
+
+    /// In the place of what was there.
+    pub(super) fn encode_to(&self, room: &mut Vec<u8>) {
+        let mut to = Writer::over(std::mem::take(room), FORMAT);
         to.byte(match self.state {
             State::Absent => 0,
             State::Present => 1,
@@ -115,7 +125,7 @@ impl Row {
         });
         to.uint(self.sql);
         to.uint(self.since);
-        to.bytes(&self.image.encode());
+        to.sized(|to| self.image.write(to));
         match &self.dead {
             None => to.byte(0),
             Some(dead) => {
@@ -123,7 +133,7 @@ impl Row {
                 to.dead(dead.version, dead.kind, &dead.why);
             }
         }
-        to.done()
+        *room = to.done();
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Row, Corrupt> {
@@ -153,6 +163,7 @@ impl Row {
             since,
             dead,
             heat: Cell::new(WARM),
+            unsaved: false,
         };
         let shown = row.image.version < 0 && row.state == State::Present;
         if row.sql > row.version() || shown || (row.dead.is_some() && !row.is_dirty()) {

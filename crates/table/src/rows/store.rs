@@ -6,7 +6,7 @@
 //!   'r' table key        a row
 //! ```
 //!
-//! Every entry returns the changes of this map. The owner writes them in one batch with the applied index, under keys of its own
+//! What is to be stored of entries is in `unsaved.rs`. The owner writes it in one batch with the applied index, under keys of its own
 //! that begin with whatever it likes (region, slot) and end with [`Place::encode`]; a snapshot of the region carries them.
 
 use crate::entry::RowId;
@@ -57,12 +57,16 @@ impl Place {
                 key.extend_from_slice(&client.to_be_bytes());
                 key.extend_from_slice(&number.to_be_bytes());
             }
-            Place::Row(id) => {
-                key = Place::rows_of(id.table);
-                key.extend_from_slice(id.key.as_bytes());
-            }
+            Place::Row(id) => Place::push_row(&mut key, id),
         }
         key
+    }
+
+    /// The place of a row.
+    pub fn push_row(to: &mut Vec<u8>, id: &RowId) {
+        to.push(b'r');
+        to.extend_from_slice(&id.table.to_be_bytes());
+        to.extend_from_slice(id.key.as_bytes());
     }
 
     /// What the places of all rows of a table begin with, and nothing else.
@@ -129,10 +133,10 @@ impl Rows {
                 self.tables.insert(id, tab);
             }
             (Place::Schema(id), None) => {
-                self.drop_table(id, &mut Vec::new());
+                self.remove_table(id);
             }
             (Place::Dropped(id), Some(_)) => {
-                self.drop_table(id, &mut Vec::new());
+                self.remove_table(id);
             }
             (Place::Lease, Some(bytes)) => {
                 let mut from = Reader::new(bytes, FORMAT)?;
@@ -150,7 +154,9 @@ impl Rows {
                 }
                 self.place(&id, Some(Row::decode(bytes)?));
             }
-            (Place::Row(id), None) => self.place(&id, None),
+            (Place::Row(id), None) => {
+                self.place(&id, None);
+            }
             (Place::Answer { client, number }, None) => self.answers.forget(client, number),
             // Neither is ever taken back.
             (Place::Dropped(_) | Place::Lease, None) => {}

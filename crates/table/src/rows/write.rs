@@ -3,127 +3,180 @@
 //! Judged in this order, and the first "no" is the answer: done before, no such table, schema behind, not cached, expectation,
 //! the operation itself, size. Until all have said yes the row is untouched.
 
-use crate::entry::{Expect, Op, Write};
-use crate::image::{Delta, Image};
+use crate::entry::{Ask, Expect, Fields, Op, Write};
+use crate::image::Image;
 use crate::outcome::{Cause, Outcome};
 use crate::schema::Table;
 use crate::value::Value;
 
-use super::store::{Change, Place};
 use super::{Row, Rows, State};
 
 impl Rows {
-    pub(super) fn write(&mut self, stamp: u64, write: Write, changes: &mut Vec<Change>) -> Outcome {
-        if let Some(request) = write.request
-            && let Some(outcome) = self.answers.find(request)
-        {
-            return outcome;
+    /// What is answered, and whether the row was clean before and is not any more. `stamp`: see [`Rows::run`].
+    pub fn write(&mut self, stamp: u64, write: Write) -> (Outcome, bool) {
+        let stamp = self.stamp(stamp);
+        let request = write.request;
+        if let Some(outcome) = request.and_then(|request| self.answers.find(request)) {
+            return (outcome, false);
         }
-        let outcome = match self.judge(stamp, &write) {
-            Ok((row, outcome)) => {
-                changes.push(Change::Put(Place::Row(write.id.clone()), row.encode()));
-                self.place(&write.id, Some(row));
-                outcome
-            }
-            Err(refused) => refused,
+        let (outcome, is_new) = match self.try_write(stamp, write) {
+            Ok(done) => done,
+            Err(refused) => (refused, false),
         };
-        if let Some(request) = write.request
+        if let Some(request) = request
             && !matches!(outcome, Outcome::Retry(_))
         {
-            self.answers.remember(request, &outcome, changes);
+            self.answers.remember(request, &outcome, &mut self.unsaved);
         }
-        outcome
+        (outcome, is_new)
     }
 
-    /// The row after the change and the answer, or the answer why not.
-    fn judge(&self, stamp: u64, write: &Write) -> Result<(Row, Outcome), Outcome> {
-        let table = match self.table(write.id.table) {
+    fn try_write(&mut self, stamp: u64, write: Write) -> Result<(Outcome, bool), Outcome> {
+        match self.table(write.id.table) {
             Some(table) if table.epoch < write.epoch => {
                 return Err(Outcome::Retry(Cause::SchemaBehind));
             }
-            Some(table) => table,
+            Some(_) => {}
             None if self.dropped.contains(&write.id.table) => {
                 return Err(Outcome::error("ERR no such table"));
             }
             None => return Err(Outcome::Retry(Cause::SchemaBehind)),
-        };
-        let row = self
-            .get(&write.id)
-            .ok_or(Outcome::Retry(Cause::NotCached))?;
-        let version = row.image.version;
-        let present = row.state == State::Present;
-        match write.expect {
-            Expect::Version(expected) if expected != version => {
-                let values = row.shown(table, &write.ask)?;
-                return Err(Outcome::VersionMismatch { version, values });
-            }
-            Expect::Present if !present => return Err(Outcome::NotExist { version }),
-            _ => {}
         }
-        let next = i64::try_from(row.version() + 1)
-            .map_err(|_| Outcome::error("ERR the row was changed too often"))?;
-        let delta = match &write.op {
-            Op::Set(fields) => set(table, next, fields)?,
-            Op::SetNx(_) if present => {
-                let values = row.shown(table, &write.ask)?;
-                return Err(Outcome::Exist { version, values });
-            }
-            Op::SetNx(fields) => set(table, next, fields)?,
-            Op::Cas { .. } if !present => return Err(Outcome::NotExist { version }),
-            Op::CasNx { set: fields, .. } if !present => set(table, next, fields)?,
-            Op::Cas { when, set: fields } | Op::CasNx { when, set: fields } => {
-                for (id, wanted) in when {
-                    if value(table, &row.image, *id)? != wanted {
-                        let values = row.shown(table, &write.ask)?;
-                        return Err(Outcome::CasNotEqual { version, values });
-                    }
+        let Write {
+            id,
+            op,
+            expect,
+            ask,
+            row_max,
+            ..
+        } = write;
+        let not_cached = Outcome::Retry(Cause::NotCached);
+        self.change(&id, not_cached, |table, row| {
+            match judge(table, row, op, expect, &ask)? {
+                After::Deleted => {
+                    let image = Image::deleted(next_version(row)?);
+                    check_size(&image, row_max)?;
+                    row.image = image;
+                    row.state = State::Absent;
                 }
-                set(table, next, fields)?
+                After::Set(fields) => {
+                    check_sum(table, row, &fields, row_max)?;
+                    check_ask(table, &ask)?;
+                    let next = next_version(row)?;
+                    row.image.forget_dropped(table);
+                    row.image.set(next, fields);
+                    row.state = State::Present;
+                }
             }
-            Op::Incr { field, by } => {
-                let name = table.field_by_id(*field).map_or("", |field| &field.name);
-                let sum = value(table, &row.image, *field)?
-                    .incr(name, *by)
-                    .map_err(|refusal| Outcome::error(refusal.text()))?;
-                set(table, next, &[(*field, sum)])?
+            if row.since == 0 {
+                row.since = stamp;
             }
-            Op::Del if !present => return Err(Outcome::NotExist { version }),
-            Op::Del => Delta::new(-next),
-        };
-        let mut row = row.clone();
-        row.image.forget_dropped(table);
-        row.image.apply(delta);
-        let most = write.row_max;
-        if row.image.size() as u64 > most {
-            let bytes = row.image.size();
-            let text = format!("ERR the row would have {bytes} bytes; at most {most}");
-            return Err(Outcome::error(text));
-        }
-        row.state = match write.op {
-            Op::Del => State::Absent,
-            _ => State::Present,
-        };
-        if row.since == 0 {
-            row.since = stamp;
-        }
-        row.warm();
-        let outcome = Outcome::Ok {
-            version: row.image.version,
-            values: row.shown(table, &write.ask)?,
-        };
-        Ok((row, outcome))
+            row.warm();
+            Ok(Outcome::Ok {
+                version: row.image.version,
+                values: row.shown(table, &ask).unwrap_or_default(),
+            })
+        })
     }
 }
 
-fn set(table: &Table, version: i64, fields: &[(u16, Value)]) -> Result<Delta, Outcome> {
-    let mut delta = Delta::new(version);
-    for (id, value) in fields {
-        let field = table.field_by_id(*id).ok_or_else(|| no_field(*id))?;
-        let value = value.clone().check(field.kind, &field.name);
-        let value = value.map_err(|refusal| Outcome::error(refusal.text()))?;
-        delta.set(*id, value);
+/// What a change makes of a row.
+enum After {
+    /// These values, and those it had.
+    Set(Fields),
+    Deleted,
+}
+
+/// Whether the row may be changed so, or the answer why not.
+fn judge(table: &Table, row: &Row, op: Op, expect: Expect, ask: &Ask) -> Result<After, Outcome> {
+    let version = row.image.version;
+    let present = row.state == State::Present;
+    match expect {
+        Expect::Version(expected) if expected != version => {
+            let values = row.shown(table, ask)?;
+            return Err(Outcome::VersionMismatch { version, values });
+        }
+        Expect::Present if !present => return Err(Outcome::NotExist { version }),
+        _ => {}
     }
-    Ok(delta)
+    next_version(row)?;
+    let set = match op {
+        Op::Set(fields) => fields,
+        Op::SetNx(_) if present => {
+            let values = row.shown(table, ask)?;
+            return Err(Outcome::Exist { version, values });
+        }
+        Op::SetNx(fields) => fields,
+        Op::Cas { .. } if !present => return Err(Outcome::NotExist { version }),
+        Op::CasNx { set: fields, .. } if !present => fields,
+        Op::Cas { when, set: fields } | Op::CasNx { when, set: fields } => {
+            for (id, wanted) in &when {
+                if value(table, &row.image, *id)? != wanted {
+                    let values = row.shown(table, ask)?;
+                    return Err(Outcome::CasNotEqual { version, values });
+                }
+            }
+            fields
+        }
+        Op::Incr { field, by } => {
+            let name = table.field_by_id(field).map_or("", |field| &field.name);
+            let sum = value(table, &row.image, field)?
+                .incr(name, by)
+                .map_err(|refusal| Outcome::error(refusal.text()))?;
+            vec![(field, sum)]
+        }
+        Op::Del if !present => return Err(Outcome::NotExist { version }),
+        Op::Del => return Ok(After::Deleted),
+    };
+    Ok(After::Set(checked(table, set)?))
+}
+
+fn next_version(row: &Row) -> Result<i64, Outcome> {
+    i64::try_from(row.version() + 1)
+        .map_err(|_| Outcome::error("ERR the row was changed too often"))
+}
+
+/// Values as their fields take them.
+fn checked(table: &Table, mut fields: Fields) -> Result<Fields, Outcome> {
+    for (id, value) in &mut fields {
+        let field = table.field_by_id(*id).ok_or_else(|| no_field(*id))?;
+        let given = std::mem::replace(value, Value::Int(0));
+        let given = given.check(field.kind, &field.name);
+        *value = given.map_err(|refusal| Outcome::error(refusal.text()))?;
+    }
+    Ok(fields)
+}
+
+/// Whether the row is not too large with these values.
+fn check_sum(table: &Table, row: &Row, fields: &Fields, most: u64) -> Result<(), Outcome> {
+    if (row.image.size() + Image::size_of(fields)) as u64 <= most {
+        return Ok(()); // nearly always, and what they replace need not be known
+    }
+    let mut image = row.image.clone();
+    image.forget_dropped(table);
+    image.set(image.version, fields.clone());
+    check_size(&image, most)
+}
+
+fn check_size(image: &Image, most: u64) -> Result<(), Outcome> {
+    let bytes = image.size();
+    if bytes as u64 <= most {
+        return Ok(());
+    }
+    let text = format!("ERR the row would have {bytes} bytes; at most {most}");
+    Err(Outcome::error(text))
+}
+
+/// Whether the table has the fields that are asked for.
+fn check_ask(table: &Table, ask: &Ask) -> Result<(), Outcome> {
+    let Ask::Fields(ids) = ask else {
+        return Ok(());
+    };
+    let lacks = |id: &&u16| table.field_by_id(**id).is_none();
+    match ids.iter().find(lacks) {
+        Some(id) => Err(no_field(*id)),
+        None => Ok(()),
+    }
 }
 
 /// The value a row shows: what was set, or the default.

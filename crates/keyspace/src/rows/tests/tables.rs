@@ -109,6 +109,34 @@ fn a_row_that_is_kicked_or_dropped_leaves_nothing() {
 }
 
 #[test]
+fn an_entry_stores_each_row_once_as_it_is_in_the_end() {
+    let mut durable = filled();
+    let changes = durable.entry(3, 30, |txn| {
+        for age in 40..50 {
+            txn.write_row(b"users:ada", set("ada", vec![(1, Value::Int(age))]));
+        }
+        let bob = txn.row_of(b"users:bob").unwrap().unwrap();
+        txn.kick_row(b"users:bob", &bob);
+        txn.apply_table_entry(loaded("bob"));
+        txn.apply_table_entry(loaded("eve"));
+        let eve = txn.row_of(b"users:eve").unwrap().unwrap();
+        txn.kick_row(b"users:eve", &eve);
+    });
+    let rows = changes.iter().filter(|it| it.0 == Family::Tables);
+    assert_eq!(rows.filter(|it| it.2.is_some()).count(), 2, "ada and bob");
+    let again = Durable::open(durable.store.clone());
+    assert_eq!(again.space.table_rows(), durable.space.table_rows());
+    durable.entry(4, 40, |txn| {
+        txn.write_row(b"users:ada", set("ada", vec![(1, Value::Int(1))]));
+        let bob = txn.row_of(b"users:bob").unwrap().unwrap();
+        txn.kick_row(b"users:bob", &bob);
+        txn.apply_table_entry(Entry::Drop { table: 5 });
+    });
+    let left = durable.store.all(Family::Tables);
+    assert_eq!(left.len(), 1, "that it was dropped");
+}
+
+#[test]
 fn memory_follows_rows_that_another_node_has_made() {
     let mut leader = filled();
     let mut follower = Durable::open(leader.store.clone());
@@ -128,11 +156,14 @@ fn the_leader_hears_what_was_done() {
     let mut durable = filled();
     durable.space.note_applied(true);
     durable.entry(3, 30, |txn| {
-        txn.write_row(b"users:ada", set("ada", vec![(1, Value::Int(1))]));
+        for key in ["ada", "bob", "bob"] {
+            let name = format!("users:{key}");
+            txn.write_row(name.as_bytes(), set(key, vec![(1, Value::Int(1))]));
+        }
     });
     let applied = durable.space.take_applied();
-    assert_eq!(applied.len(), 1);
-    assert_eq!(applied[0].rows, [RowId::new(5, "ada")]);
+    assert_eq!(applied.len(), 1, "ada was dirty before, and bob is then");
+    assert_eq!(applied[0].rows, [RowId::new(5, "bob")]);
     assert!(durable.space.take_applied().is_empty());
     durable.space.note_applied(false);
     durable.entry(4, 40, |txn| txn.apply_table_entry(loaded("eve")));

@@ -49,21 +49,9 @@ impl World {
             .clone()
             .apply(at as u64 + 1, *stamp, entry.clone());
         assert_eq!(again.what, What::Nothing);
-        for change in &applied.changes {
-            if self.plant == Plant::ForgetChange && self.dice.once_in(50) {
-                continue;
-            }
-            match change {
-                Change::Put(place, bytes) => {
-                    assert_eq!(Place::decode(&place.encode()).as_ref(), Ok(place));
-                    replica.stored.insert(place.encode(), bytes.clone());
-                }
-                Change::Remove(place) => assert!(replica.stored.remove(&place.encode()).is_some()),
-                Change::RemoveRows(table) => {
-                    let prefix = Place::rows_of(*table);
-                    replica.stored.retain(|key, _| !key.starts_with(&prefix));
-                }
-            }
+        // What several entries have changed may be stored together.
+        if self.dice.once_in(2) {
+            self.store(node);
         }
         let first = !self.outcomes.contains_key(&at);
         let known = self
@@ -75,6 +63,28 @@ impl World {
             self.check(node, &entry, &applied);
         }
         Some(applied)
+    }
+
+    fn store(&mut self, node: usize) {
+        let replica = &mut self.replicas[node];
+        for change in &changes_of(&mut replica.rows) {
+            if self.plant == Plant::ForgetChange && self.dice.once_in(50) {
+                continue;
+            }
+            match change {
+                Change::Put(place, bytes) => {
+                    assert_eq!(Place::decode(&place.encode()).as_ref(), Ok(place));
+                    replica.stored.insert(place.encode(), bytes.clone());
+                }
+                Change::Remove(place) => {
+                    replica.stored.remove(&place.encode());
+                }
+                Change::RemoveRows(table) => {
+                    let prefix = Place::rows_of(*table);
+                    replica.stored.retain(|key, _| !key.starts_with(&prefix));
+                }
+            }
+        }
     }
 
     /// Of the first replica that applies an entry.
@@ -106,7 +116,11 @@ impl World {
             }
             _ => {}
         }
-        for id in &applied.rows {
+        let written = match entry {
+            Entry::Write(write) => Some(&write.id),
+            _ => None,
+        };
+        for id in applied.rows.iter().chain(written) {
             let Some(row) = rows.get(id) else {
                 self.kicks += u64::from(applied.what == What::Kicked);
                 if !rows.is_forgotten(id) && !self.sql.edited.contains(id) {
@@ -178,6 +192,7 @@ impl World {
 
     pub(super) fn restart(&mut self) {
         let node = self.dice.below(3) as usize;
+        self.store(node);
         let replica = &mut self.replicas[node];
         let stored = replica
             .stored
@@ -199,4 +214,17 @@ impl World {
             }
         }
     }
+}
+
+/// All that is to be stored now.
+fn changes_of(rows: &mut Rows) -> Vec<Change> {
+    let mut changes = rows.take_changes();
+    rows.save(|_, id, bytes| {
+        let place = Place::Row(id.clone());
+        changes.push(match bytes {
+            Some(bytes) => Change::Put(place, bytes.into()),
+            None => Change::Remove(place),
+        });
+    });
+    changes
 }
