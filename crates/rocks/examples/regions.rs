@@ -10,7 +10,7 @@ use base::cluster::Segment;
 use keyspace::Kind;
 use keyspace::rows::layout::{self, Body, Metadata};
 use keyspace::rows::{Changes, Family, Manifest, RowStore, State, WriteError, digest, regions};
-use rocks::{Behind, Store, StoreSettings};
+use rocks::{Behind, Limits, Store, StoreSettings};
 
 const REGION: u64 = 5;
 const OTHER: u64 = 6;
@@ -77,7 +77,7 @@ fn open(path: &Path) -> Arc<Behind> {
         .collect();
     store.set_alive(&alive);
     store.start_compaction();
-    Behind::start(store).expect("a thread")
+    Behind::start(store, Limits::for_memtables(64 << 20)).expect("a thread")
 }
 
 /// Strings of 1000 bytes that do not compress, and hashes of 16 fields of 50 bytes.

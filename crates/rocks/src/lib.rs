@@ -42,7 +42,7 @@ mod snapshot;
 mod store;
 mod told;
 
-pub use behind::Behind;
+pub use behind::{Behind, Limits};
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use imports::Import;

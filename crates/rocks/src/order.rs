@@ -13,6 +13,13 @@ struct Row<'a> {
     change: Change<'a>,
 }
 
+impl Row<'_> {
+    /// Whole keys are far apart in memory: they are looked at only where they may be equal.
+    fn is_of_the_row(&self, other: &Row<'_>) -> bool {
+        self.window == other.window && self.change.1 == other.change.1
+    }
+}
+
 /// Calls `each` with the changes, family by family, ascending; of equal rows only with the last.
 pub(crate) fn for_each_in_order<'a>(changes: &[&'a Changes], mut each: impl FnMut(Change<'a>)) {
     let mut families: [Vec<Row<'a>>; Family::ALL.len()] = Default::default();
@@ -25,7 +32,7 @@ pub(crate) fn for_each_in_order<'a>(changes: &[&'a Changes], mut each: impl FnMu
     for rows in &mut families {
         sort(rows);
         for pair in rows.windows(2) {
-            if pair[0].change.1 != pair[1].change.1 {
+            if !pair[0].is_of_the_row(&pair[1]) {
                 each(pair[0].change);
             }
         }

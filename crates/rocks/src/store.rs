@@ -146,6 +146,11 @@ impl Store {
             .map_err(|error| refused(path, &error))
     }
 
+    /// Size at which a memtable is flushed.
+    pub fn memtable_bytes(&self) -> usize {
+        self.settings.memtable_bytes
+    }
+
     /// Sum of a numeric RocksDB property over all families.
     fn property(&self, name: &str) -> u64 {
         let db = &self.open.db;
@@ -319,6 +324,7 @@ impl RowStore for Store {
     fn stats(&self) -> StoreStats {
         StoreStats {
             disk_bytes: self.property("rocksdb.total-sst-files-size"),
+            waiting_bytes: 0,
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
             flushed_bytes: self.work.flushed_bytes.load(Ordering::Relaxed),
             compacted_bytes: self.work.compacted_bytes.load(Ordering::Relaxed),

@@ -44,6 +44,14 @@ impl Changes {
         Changes::default()
     }
 
+    /// With room for this many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Changes {
+            bytes: Vec::with_capacity(bytes),
+            ..Changes::default()
+        }
+    }
+
     pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) {
         self.bytes.push(family as u8);
         self.part(key);
@@ -61,6 +69,11 @@ impl Changes {
     pub fn extend(&mut self, other: &Changes) {
         self.bytes.extend_from_slice(&other.bytes);
         self.count += other.count;
+        self.add_orphans(other);
+    }
+
+    /// Adds what another leaves without an owner, not its changes.
+    pub fn add_orphans(&mut self, other: &Changes) {
         self.orphans.append(&mut other.orphans.clone());
     }
 

@@ -178,6 +178,8 @@ pub trait RowSource: Send + Sync {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreStats {
     pub disk_bytes: u64,
+    /// Bytes of rows on their way to it.
+    pub waiting_bytes: u64,
     /// Bytes given to [`RowStore::write`].
     pub written_bytes: u64,
     /// Bytes written to files by flushes and compactions.

@@ -1,17 +1,23 @@
-//! Rows of one write, and how to find them. Most are never looked for: the indices are made by the
-//! first who does.
+//! Rows of one write, or of many folded into one, and how to find them.
+//!
+//! Most rows of a write are never looked for: their indices are made by the first who does. Those of
+//! many are in order, so the index is made with them.
 
 use std::hash::BuildHasher;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use keyspace::rows::{Changes, Family};
 
+use crate::order::for_each_in_order;
+
 pub(super) struct Batch {
     changes: Changes,
     since: Instant,
+    /// How many writes are in it.
+    writes: u64,
     hasher: RandomState,
     /// By family and key: the place of the last change of it.
     places: OnceLock<HashTable<usize>>,
@@ -28,9 +34,35 @@ impl Batch {
         Batch {
             changes,
             since: Instant::now(),
+            writes: 1,
             hasher: RandomState::default(),
             places: OnceLock::new(),
             sorted: OnceLock::new(),
+        }
+    }
+
+    /// All of these as one, the oldest first: of each row its last change.
+    pub fn fold(parts: &[Arc<Batch>]) -> Self {
+        let bytes = parts.iter().map(|part| part.size_bytes()).sum();
+        let all: Vec<&Changes> = parts.iter().map(|part| part.changes()).collect();
+        let mut changes = Changes::with_capacity(bytes);
+        let mut sorted = Vec::with_capacity(all.iter().map(|part| part.len()).sum());
+        for_each_in_order(&all, |(family, key, value)| {
+            sorted.push(changes.size_bytes());
+            match value {
+                Some(value) => changes.put(family, key, value),
+                None => changes.delete(family, key),
+            }
+        });
+        all.iter().for_each(|part| changes.add_orphans(part));
+        let since = parts.iter().map(|part| part.since).min();
+        Batch {
+            changes,
+            since: since.unwrap_or_else(Instant::now),
+            writes: parts.iter().map(|part| part.writes).sum(),
+            hasher: RandomState::default(),
+            places: OnceLock::new(),
+            sorted: OnceLock::from(sorted),
         }
     }
 
@@ -46,6 +78,10 @@ impl Batch {
         self.since
     }
 
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
     /// Never zero, so that what waits counts.
     pub fn size_bytes(&self) -> usize {
         self.changes.size_bytes() + 1
@@ -59,6 +95,11 @@ impl Batch {
     /// What the batch says of a row, if it does: its value, or that it goes.
     pub fn get(&self, family: Family, key: &[u8]) -> Option<Option<&[u8]>> {
         let wanted = Some((family, key));
+        if let Some(sorted) = self.sorted.get() {
+            let found = sorted.binary_search_by(|&at| self.row(at).cmp(&wanted));
+            let (_, _, value) = self.changes.at(*sorted.get(found.ok()?)?)?;
+            return Some(value);
+        }
         let hash = |row: Option<(Family, &[u8])>| self.hasher.hash_one(row);
         let places = self.places.get_or_init(|| {
             let mut places = HashTable::with_capacity(self.changes.len());

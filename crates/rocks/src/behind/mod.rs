@@ -2,29 +2,30 @@
 //! of its own.
 //!
 //! ```text
-//!   core ─ write ─► batches that wait ─── gathered, a few MB or a moment ───► store below
+//!   core ─ write ─► batches that wait ─── folded; a memtable full, or seconds old ───► store below
 //!            get, scan ─► the batches, newest first, then the store below
 //! ```
 //!
-//! Sorting rows into a memtable is most of the work of a write; here it is no core's work. And the
-//! more rows are sorted in together, the less each of them costs: so the thread lets batches gather.
-//! That is safe because nothing here is what keeps a write: the log has it, and is cut only behind a
-//! [`RowStore::checkpoint`], which first writes all that waits.
+//! Sorting rows into a memtable is most of the work of a write; here it is no core's work. The more
+//! rows are sorted in together, the less each of them costs, and a row that is written again while it
+//! waits is written below once: so the thread lets batches gather, and folds them meanwhile
+//! ([`line`]). That is safe because nothing here is what keeps a write: the log has it, and is cut
+//! only behind a [`RowStore::checkpoint`], which first writes all that waits.
 //!
-//! *Invariants*: batches reach the store below whole and in their order; a row that was written is
-//! seen by every later read; what waits is bounded, beyond that a write is [`WriteError::Busy`];
+//! *Invariants*: what is below is always what some number of the first batches made; a row that was
+//! written is seen by every later read; what waits is bounded, beyond that a write is [`WriteError::Busy`];
 //! when the store below has failed, so has this one, for good.
 
 mod batch;
+mod limits;
+mod line;
 mod merge;
 mod moment;
 
-use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base::cluster::{RegionId, Segment};
 use keyspace::rows::{
@@ -33,20 +34,12 @@ use keyspace::rows::{
 };
 
 use batch::Batch;
+pub use limits::Limits;
+use line::{Line, Work};
 use moment::Moment;
 
-/// Rows go to the store below when there are this many bytes of them,
-const GATHER_BYTES: usize = 4 << 20;
-/// or this long after the first of them came.
-const GATHER: Duration = Duration::from_millis(300);
-/// When this much waits nothing more is taken. What is taken may be of any size: a large write that had
-/// to wait for room of its size would never get it from many small ones.
-const MOST_BYTES: usize = 32 << 20;
-/// Buffers kept for batches to come, and how large they may be.
-const SPARE: usize = 16;
-const SPARE_BYTES: usize = 2 << 20;
 /// How soon a store that was busy is asked again: not at once, the rows are sorted each time.
-const BUSY: Duration = Duration::from_millis(10);
+const BUSY: Duration = Duration::from_millis(20);
 
 /// Rows on their way to a store.
 pub struct Behind {
@@ -55,126 +48,10 @@ pub struct Behind {
     thread: Option<JoinHandle<()>>,
 }
 
-struct Line {
-    waiting: Mutex<Waiting>,
-    /// Something came, or is wanted below now.
-    filled: Condvar,
-    /// Something is below, or never will be.
-    emptied: Condvar,
-    /// As many as there are in `waiting`, to be seen without the lock.
-    count: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Waiting {
-    /// The oldest first; those being written are still here.
-    batches: VecDeque<Arc<Batch>>,
-    bytes: usize,
-    /// When the oldest came.
-    since: Option<Instant>,
-    /// Batches that were taken, and that are below, since the start.
-    taken: u64,
-    written: u64,
-    /// Somebody waits until this many are below.
-    wanted: u64,
-    stopping: bool,
-    failed: Option<String>,
-    /// Room used again: fresh memory of this size costs more than what is written to it.
-    spare: Vec<Changes>,
-}
-
-impl Line {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until what was written before is below.
-    fn drain(&self) -> Result<(), String> {
-        let mut waiting = self.lock();
-        let until = waiting.taken;
-        if waiting.written < until {
-            waiting.wanted = waiting.wanted.max(until);
-            self.filled.notify_one();
-        }
-        while waiting.written < until && waiting.failed.is_none() {
-            let waited = self.emptied.wait(waiting);
-            waiting = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        waiting.failed.clone().map_or(Ok(()), Err)
-    }
-
-    /// The batches that wait now, the oldest first.
-    fn batches(&self) -> Vec<Arc<Batch>> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        self.lock().batches.iter().cloned().collect()
-    }
-
-    /// The batches to be written together; waits until there are enough. `None` when it is over.
-    fn gather(&self) -> Option<Vec<Arc<Batch>>> {
-        let mut waiting = self.lock();
-        loop {
-            if waiting.failed.is_some() {
-                return None;
-            }
-            let age = waiting.since.map(|since| since.elapsed());
-            let due = waiting.stopping
-                || waiting.wanted > waiting.written
-                || waiting.bytes >= GATHER_BYTES
-                || age.is_some_and(|age| age >= GATHER);
-            if due && !waiting.batches.is_empty() {
-                return Some(waiting.batches.iter().cloned().collect());
-            }
-            if waiting.stopping {
-                return None;
-            }
-            waiting = match age {
-                None => {
-                    let waited = self.filled.wait(waiting);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-                Some(age) => {
-                    let left = GATHER.saturating_sub(age);
-                    let waited = self.filled.wait_timeout(waiting, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-    }
-
-    /// These, the oldest, are below, or never will be.
-    fn done(&self, batches: Vec<Arc<Batch>>, result: Result<(), String>) {
-        let mut waiting = self.lock();
-        match result {
-            Ok(()) => {
-                waiting.batches.drain(..batches.len());
-                waiting.written += batches.len() as u64;
-                waiting.bytes -= batches.iter().map(|it| it.size_bytes()).sum::<usize>();
-                for batch in batches.into_iter().filter_map(Arc::into_inner) {
-                    if waiting.spare.len() < SPARE && batch.size_bytes() <= SPARE_BYTES {
-                        waiting.spare.push(batch.into_changes());
-                    }
-                }
-                waiting.since = waiting.batches.front().map(|batch| batch.since());
-                self.count.store(waiting.batches.len(), Ordering::Release);
-            }
-            Err(reason) => waiting.failed = Some(reason),
-        }
-        drop(waiting);
-        self.emptied.notify_all();
-    }
-}
-
 impl Behind {
     /// Puts a thread in front of `below`.
-    pub fn start(below: Arc<dyn RowStore>) -> std::io::Result<Arc<Behind>> {
-        let line = Arc::new(Line {
-            waiting: Mutex::default(),
-            filled: Condvar::new(),
-            emptied: Condvar::new(),
-            count: AtomicUsize::new(0),
-        });
+    pub fn start(below: Arc<dyn RowStore>, limits: Limits) -> std::io::Result<Arc<Behind>> {
+        let line = Arc::new(Line::new(limits));
         let (store, shared) = (below.clone(), line.clone());
         let thread = std::thread::Builder::new()
             .name("row-writer".into())
@@ -190,8 +67,7 @@ impl Behind {
 impl Drop for Behind {
     /// Writes what waits.
     fn drop(&mut self) {
-        self.line.lock().stopping = true;
-        self.line.filled.notify_one();
+        self.line.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -204,28 +80,40 @@ struct Broken<'a>(&'a Line);
 impl Drop for Broken<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0
-                .done(Vec::new(), Err("the thread that writes rows broke".into()));
+            let broke = "the thread that writes rows broke";
+            self.0.written(Vec::new(), Err(broke.into()));
         }
     }
 }
 
 fn run(below: &dyn RowStore, line: &Line) {
     let _broken = Broken(line);
-    while let Some(batches) = line.gather() {
-        let changes: Vec<&Changes> = batches.iter().map(|batch| batch.changes()).collect();
-        let result = loop {
-            match below.write(&changes) {
-                Ok(()) => break Ok(()),
-                // It is in the log: nothing is lost if the node ends before it is taken.
-                Err(WriteError::Busy) if line.lock().stopping => {
-                    break Err("the store was busy when the node stopped".into());
-                }
-                Err(WriteError::Busy) => std::thread::sleep(BUSY),
-                Err(WriteError::Failed(reason)) => break Err(reason),
+    while let Some(work) = line.work() {
+        match work {
+            Work::Fold(which, parts) => {
+                let run = Batch::fold(&parts);
+                line.folded(which, parts, run);
             }
-        };
-        line.done(batches, result);
+            Work::Write(batches) => {
+                let result = write(below, line, &batches);
+                line.written(batches, result);
+            }
+        }
+    }
+}
+
+fn write(below: &dyn RowStore, line: &Line, batches: &[Arc<Batch>]) -> Result<(), String> {
+    let changes: Vec<&Changes> = batches.iter().map(|batch| batch.changes()).collect();
+    loop {
+        match below.write(&changes) {
+            Ok(()) => return Ok(()),
+            // It is in the log: nothing is lost if the node ends before it is taken.
+            Err(WriteError::Busy) if line.is_stopping() => {
+                return Err("the store was busy when the node stopped".into());
+            }
+            Err(WriteError::Busy) => std::thread::sleep(BUSY),
+            Err(WriteError::Failed(reason)) => return Err(reason),
+        }
     }
 }
 
@@ -268,29 +156,7 @@ impl RowSource for Behind {
 
 impl RowStore for Behind {
     fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
-        let mut waiting = self.line.lock();
-        if let Some(reason) = &waiting.failed {
-            return Err(WriteError::Failed(reason.clone()));
-        }
-        if waiting.bytes >= MOST_BYTES {
-            return Err(WriteError::Busy);
-        }
-        let room = waiting.spare.pop().unwrap_or_default();
-        let batch = Batch::new(room, changes);
-        waiting.bytes += batch.size_bytes();
-        waiting.since.get_or_insert(batch.since());
-        waiting.batches.push_back(Arc::new(batch));
-        waiting.taken += 1;
-        self.line
-            .count
-            .store(waiting.batches.len(), Ordering::Release);
-        // The first starts the clock, many end the wait; those between need nobody.
-        let tell = waiting.batches.len() == 1 || waiting.bytes >= GATHER_BYTES;
-        drop(waiting);
-        if tell {
-            self.line.filled.notify_one();
-        }
-        Ok(())
+        self.line.take(changes)
     }
 
     fn checkpoint(&self) -> Result<(), RowError> {
@@ -304,12 +170,9 @@ impl RowStore for Behind {
     }
 
     fn snapshot(&self) -> Arc<dyn RowSource> {
-        // Under the lock no later batch can get below: every row is in one of these or there.
-        let waiting = self.line.lock();
-        Arc::new(Moment {
-            batches: waiting.batches.iter().cloned().collect(),
-            below: self.below.snapshot(),
-        })
+        // No later batch can get below meanwhile: every row is in one of these or there.
+        let (batches, below) = self.line.batches_and(|| self.below.snapshot());
+        Arc::new(Moment { batches, below })
     }
 
     fn set_alive(&self, alive: &[(u64, u64)]) {
@@ -329,7 +192,10 @@ impl RowStore for Behind {
     }
 
     fn stats(&self) -> StoreStats {
-        self.below.stats()
+        StoreStats {
+            waiting_bytes: self.line.waiting_bytes() as u64,
+            ..self.below.stats()
+        }
     }
 
     fn sizes(&self, homes: &[u64]) -> Vec<u64> {

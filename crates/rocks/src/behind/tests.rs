@@ -1,6 +1,6 @@
 //! Random reads and writes against a model; what waits, what is bounded, what is broken.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use keyspace::rows::MapStore;
 
@@ -74,6 +74,25 @@ impl RowStore for Slow {
     }
 }
 
+const MOST_BYTES: usize = 1 << 20;
+
+/// As it is used, but small.
+fn limits() -> Limits {
+    Limits {
+        most_bytes: MOST_BYTES,
+        ..Limits::for_memtables(MOST_BYTES / 2)
+    }
+}
+
+/// All that can be folded is, at once; below goes what is asked for.
+fn folding() -> Limits {
+    Limits {
+        fold_bytes: 0,
+        write_after: Duration::from_secs(3600),
+        ..limits()
+    }
+}
+
 fn get(rows: &dyn RowSource, family: Family, key: &[u8]) -> Option<Vec<u8>> {
     let mut value = None;
     let found = rows.get(family, key, Tier::Cache, &mut |row| {
@@ -112,7 +131,8 @@ fn what_waits_is_seen_as_if_it_were_below() {
     let mut dice = fastrand::Rng::with_seed(7);
     for round in 0..30 {
         let slow = Arc::new(Slow::default());
-        let behind = Behind::start(slow.clone()).unwrap();
+        let limits = if round % 2 == 0 { limits() } else { folding() };
+        let behind = Behind::start(slow.clone(), limits).unwrap();
         let model = MapStore::new();
         slow.busy.store(round % 3 != 0, Ordering::SeqCst);
         for _ in 0..60 {
@@ -166,7 +186,7 @@ fn what_waits_is_seen_as_if_it_were_below() {
 #[test]
 fn batches_gather_and_a_checkpoint_brings_all_of_them_below() {
     let slow = Arc::new(Slow::default());
-    let behind = Behind::start(slow.clone()).unwrap();
+    let behind = Behind::start(slow.clone(), limits()).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     for _ in 0..10 {
@@ -185,7 +205,7 @@ fn batches_gather_and_a_checkpoint_brings_all_of_them_below() {
 fn what_waits_is_bounded() {
     let slow = Arc::new(Slow::default());
     slow.busy.store(true, Ordering::SeqCst);
-    let behind = Behind::start(slow.clone()).unwrap();
+    let behind = Behind::start(slow.clone(), limits()).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     assert_eq!(behind.write(&[&changes]), Ok(()));
@@ -205,7 +225,7 @@ fn what_waits_is_bounded() {
 fn a_broken_store_is_told_to_everyone_who_asks_later() {
     let slow = Arc::new(Slow::default());
     slow.broken.store(true, Ordering::SeqCst);
-    let behind = Behind::start(slow.clone()).unwrap();
+    let behind = Behind::start(slow.clone(), limits()).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     assert_eq!(behind.write(&[&changes]), Ok(()));
@@ -217,4 +237,58 @@ fn a_broken_store_is_told_to_everyone_who_asks_later() {
     let broken = WriteError::Failed("broken".into());
     assert_eq!(behind.write(&[&changes]), Err(broken));
     assert_eq!(get(&*behind, Family::Metadata, b"k"), Some(b"v".to_vec()));
+}
+
+#[test]
+fn a_row_written_often_is_written_below_once() {
+    let slow = Arc::new(Slow::default());
+    let behind = Behind::start(slow.clone(), folding()).unwrap();
+    for round in 0..1000u32 {
+        let mut changes = Changes::new();
+        changes.put(Family::Info, b"applied", &round.to_be_bytes());
+        changes.put(Family::Metadata, &[(round % 7) as u8], &round.to_be_bytes());
+        behind.write(&[&changes]).unwrap();
+    }
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while behind.line.batches().len() > 8 {
+        assert!(std::time::Instant::now() < until, "nothing folds them");
+        std::thread::yield_now();
+    }
+    let last = 999u32.to_be_bytes().to_vec();
+    assert_eq!(get(&*behind, Family::Info, b"applied"), Some(last));
+    assert_eq!(slow.writes.load(Ordering::SeqCst), 0);
+    behind.checkpoint().unwrap();
+    assert_eq!(slow.writes.load(Ordering::SeqCst), 1);
+    assert_eq!(slow.rows.all(Family::Metadata).len(), 7);
+    assert_eq!(behind.stats().waiting_bytes, 0);
+}
+
+#[test]
+fn what_waits_long_or_is_much_goes_below_unasked() {
+    let wait = |writes: &AtomicUsize, wanted| {
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while writes.load(Ordering::SeqCst) < wanted {
+            assert!(std::time::Instant::now() < until, "nothing writes them");
+            std::thread::yield_now();
+        }
+    };
+    let slow = Arc::new(Slow::default());
+    let soon = Limits {
+        write_after: Duration::from_millis(20),
+        ..limits()
+    };
+    let behind = Behind::start(slow.clone(), soon).unwrap();
+    let mut changes = Changes::new();
+    changes.put(Family::Metadata, b"k", b"v");
+    behind.write(&[&changes]).unwrap();
+    wait(&slow.writes, 1);
+
+    let slow = Arc::new(Slow::default());
+    let behind = Behind::start(slow.clone(), folding()).unwrap();
+    for part in 0..10u8 {
+        let mut changes = Changes::new();
+        changes.put(Family::Metadata, &[part], &vec![0; MOST_BYTES / 10]);
+        behind.write(&[&changes]).unwrap();
+    }
+    wait(&slow.writes, 1);
 }

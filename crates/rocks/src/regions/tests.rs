@@ -15,7 +15,7 @@ use keyspace::rows::{
 use keyspace::{Expire, Keyspace, Tuning, Txn, ValueRef, View};
 use tempfile::TempDir;
 
-use crate::{Behind, Store, StoreSettings, read_manifest};
+use crate::{Behind, Limits, Store, StoreSettings, read_manifest};
 
 thread_local! {
     /// Steps until the process ends.
@@ -265,7 +265,7 @@ fn digests_and_values_are_those_of_the_moment_while_others_write() {
     let (here, there, files) = (temp(), temp(), temp());
     let below = open(here.path());
     write_random(&below, REGION, 1, 30);
-    let behind = Behind::start(below.clone()).unwrap();
+    let behind = Behind::start(below.clone(), Limits::for_memtables(4 << 20)).unwrap();
     let state = state_row(&*behind, REGION).unwrap();
     let mut space = Keyspace::durable(1, REGION, state.as_deref(), behind.clone()).unwrap();
     let mut dice = fastrand::Rng::with_seed(4);
@@ -286,7 +286,7 @@ fn digests_and_values_are_those_of_the_moment_while_others_write() {
     assert!(paced > 0);
     assert_ne!(sum_of(&*behind, REGION), wanted.0);
     let to = open(there.path());
-    let to = Behind::start(to).unwrap();
+    let to = Behind::start(to, Limits::for_memtables(4 << 20)).unwrap();
     to.verify(&manifest, &dir).unwrap();
     to.install(REGION, &all(REGION), &manifest, &dir).unwrap();
     assert_eq!(sum_of(&*to, REGION), wanted.0);

@@ -213,6 +213,7 @@ fn log_and_store(lines: &mut Lines<'_>, durable: &Durable) {
     lines.add("big_collections_read_whole", count(&durable.wholes));
     let stats = durable.stores.rows.stats();
     lines.add("rows_disk_bytes", stats.disk_bytes);
+    lines.add("rows_waiting_bytes", stats.waiting_bytes);
     lines.add("rows_written_bytes", stats.written_bytes);
     lines.add("rows_flushed_bytes", stats.flushed_bytes);
     lines.add("rows_compacted_bytes", stats.compacted_bytes);

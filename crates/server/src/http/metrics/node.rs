@@ -123,6 +123,11 @@ fn log_and_rows(page: &mut Page, durable: &Durable) {
         stats.block_cache_bytes,
     );
     page.gauge(
+        "neokv_store_waiting_bytes",
+        "Rows that are to be written to the store.",
+        stats.waiting_bytes,
+    );
+    page.gauge(
         "neokv_store_memtable_bytes",
         "Rows in memory that are not in files yet.",
         stats.memtable_bytes,
