@@ -136,6 +136,8 @@ pub struct RegionStats {
     /// Gauges, the last two by database.
     pub count: Counter,
     pub led: Counter,
+    /// Whose replica here sleeps.
+    pub quiet: Counter,
     pub keys: Box<[Counter]>,
     pub expires: Box<[Counter]>,
     pub tables: TableGauges,
@@ -165,6 +167,7 @@ impl RegionStats {
             changes: Counter::default(),
             count: Counter::default(),
             led: Counter::default(),
+            quiet: Counter::default(),
             keys: gauges(),
             expires: gauges(),
             tables: TableGauges::default(),

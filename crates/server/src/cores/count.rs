@@ -17,6 +17,7 @@ use crate::stats::{RegionStats, TableGauges};
 pub struct Seen {
     counts: [u64; 5],
     leads: bool,
+    is_quiet: bool,
     /// Database, keys, keys with a deadline; of those that have keys.
     databases: Vec<(u8, usize, usize)>,
 }
@@ -25,7 +26,7 @@ pub struct Seen {
 pub type Noted = BTreeMap<RegionId, Seen>;
 
 impl Seen {
-    fn of(space: &Keyspace, leads: bool) -> Seen {
+    fn of(space: &Keyspace, leads: bool, is_quiet: bool) -> Seen {
         let mut databases = Vec::new();
         for db in 0..DATABASES {
             let (keys, expires, _) = space.db_stats(db);
@@ -42,6 +43,7 @@ impl Seen {
                 space.changes(),
             ],
             leads,
+            is_quiet,
             databases,
         }
     }
@@ -67,7 +69,8 @@ impl Core {
         for region in home.present() {
             let member = region.member.as_ref();
             let leads = member.is_none_or(|member| member.replica.is_leader());
-            let seen = Seen::of(&region.space, leads);
+            let is_quiet = member.is_some_and(|member| member.replica.is_quiet());
+            let seen = Seen::of(&region.space, leads, is_quiet);
             let grown = seen.since(noted.get(&region.id));
             for (counter, grown) in stats.counters().into_iter().zip(grown) {
                 counter.add(grown);
@@ -123,6 +126,8 @@ fn publish(stats: &RegionStats, noted: &Noted) {
     stats.count.set(noted.len() as u64);
     let led = noted.values().filter(|seen| seen.leads);
     stats.led.set(led.count() as u64);
+    let quiet = noted.values().filter(|seen| seen.is_quiet);
+    stats.quiet.set(quiet.count() as u64);
 }
 
 #[cfg(test)]

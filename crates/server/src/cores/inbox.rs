@@ -71,6 +71,27 @@ impl Core {
                 self.begin_batch();
                 self.take_back(regions);
             }
+            Message::Tally {
+                from,
+                ticket,
+                regions,
+                tally,
+            } => {
+                let counted = Message::Counted {
+                    owner: self.id,
+                    ticket,
+                    counted: Box::new(self.tally_here(regions, tally)),
+                };
+                self.send(from, counted);
+            }
+            Message::Counted {
+                owner,
+                ticket,
+                counted,
+            } => {
+                self.credit_back(owner);
+                let _ = self.tickets.deliver(ticket, Answer::Counted(counted));
+            }
             Message::Keep(keep) => self.on_keep(*keep),
             Message::Kept { ticket, fate } => {
                 let _ = self.tickets.deliver(ticket, Answer::Kept(fate));

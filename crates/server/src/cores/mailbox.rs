@@ -31,6 +31,7 @@ use keyspace::rows::{LoadRequest, Loaded, RowError};
 
 use super::batch::Batch;
 use super::region::RegionBox;
+use super::tally::{Counted, Tally};
 use super::{CoreId, RegionId};
 use crate::cluster::Task;
 use crate::durable::{Fate, Keep};
@@ -57,6 +58,18 @@ pub enum Message {
     },
     Return {
         regions: Vec<RegionBox>,
+    },
+    /// Regions of this core are to be counted; answered by `Counted`.
+    Tally {
+        from: CoreId,
+        ticket: usize,
+        regions: Vec<RegionId>,
+        tally: Tally,
+    },
+    Counted {
+        owner: CoreId,
+        ticket: usize,
+        counted: Box<Counted>,
     },
     /// The reply of a blocked command.
     Served {

@@ -26,6 +26,7 @@ mod region;
 mod run;
 mod serve;
 mod start;
+mod tally;
 mod tickets;
 mod upkeep;
 mod walk;
@@ -54,6 +55,7 @@ pub use run::{Absent, Again, Call, Cold, Ran, Route, call_function, route};
 pub(crate) use serve::only_key;
 pub(crate) use start::serve;
 pub use start::{Server, StartError, start, start_durable};
+pub use tally::Tally;
 pub use tickets::{Answer, Ticket, Tickets};
 
 use crate::Shared;

@@ -16,11 +16,13 @@ use slab::Slab;
 use super::Core;
 use super::batch::Batch;
 use super::region::RegionBox;
+use super::tally::Counted;
 use crate::durable::Fate;
 
 pub enum Answer {
     Batch(Box<Batch>),
     Regions(Vec<RegionBox>),
+    Counted(Box<Counted>),
     /// Reply of a blocked command; `None` if it was cancelled while being served.
     Served(Option<Vec<u8>>),
     /// Rows of a key that was not in memory.

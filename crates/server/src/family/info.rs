@@ -2,7 +2,7 @@
 //! fork, an append-only file, Lua) is left out unless exporters need the line, which then says 0.
 //!
 //! Numbers that regions keep (keys, hits, changes) are read while all regions are held, so that
-//! they are of one moment; see [`Totals`].
+//! they are of one moment; not on a cluster node, see [`Totals::now`].
 
 mod sections;
 
@@ -15,6 +15,7 @@ use keyspace::Keyspace;
 use resp::{Args, Reply};
 
 use super::rows::{ANYTIME, SERVER};
+use crate::cores::Tally;
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 pub const ROWS: &[SessionCommand] = &[SessionCommand {
@@ -28,7 +29,7 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
     run: SessionRun::Later(info),
 }];
 
-/// Sums over all regions.
+/// Sums over regions.
 #[derive(Debug, Default)]
 pub struct Totals {
     pub hits: u64,
@@ -36,47 +37,85 @@ pub struct Totals {
     pub expired: u64,
     pub evicted: u64,
     pub changes: u64,
-    /// Keys, keys with a deadline and the mean time to live in ms, by database.
-    pub databases: Vec<(usize, usize, u64)>,
-    /// Bytes of the tables by database, entries not counted.
-    pub table_bytes: Vec<usize>,
+    databases: [Sums; DATABASES as usize],
+}
+
+/// Sums of one database.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Sums {
+    pub keys: usize,
+    /// Keys with a deadline.
+    pub expires: usize,
+    /// Of their times to live.
+    lives_ms: u128,
+    /// Bytes of the tables, entries not counted.
+    pub table_bytes: usize,
+}
+
+impl Sums {
+    /// The mean time to live of those with a deadline.
+    pub fn mean_ms(&self) -> u64 {
+        let mean = self.lives_ms.checked_div(self.expires as u128);
+        mean.unwrap_or_default() as u64
+    }
 }
 
 impl Totals {
     pub fn of<'a>(spaces: impl Iterator<Item = &'a mut Keyspace>) -> Self {
-        let count = usize::from(DATABASES);
-        let mut totals = Totals {
-            databases: vec![(0, 0, 0); count],
-            table_bytes: vec![0; count],
-            ..Totals::default()
-        };
-        // Sum of times to live, made a mean at the end.
-        let mut lives = vec![0u128; count];
-        for space in spaces {
-            totals.hits += space.hits();
-            totals.misses += space.misses();
-            totals.expired += space.expired();
-            totals.evicted += space.evicted();
-            totals.changes += space.changes();
-            let places = totals.databases.iter_mut().zip(&mut totals.table_bytes);
-            for (db, ((place, bytes), lives)) in places.zip(&mut lives).enumerate() {
-                let (keys, expires, mean_ms) = space.db_stats(db as u8);
-                place.0 += keys;
-                place.1 += expires;
-                *bytes += space.table_bytes(db as u8);
-                *lives += u128::from(mean_ms) * expires as u128;
-            }
-        }
-        for (place, lives) in totals.databases.iter_mut().zip(lives) {
-            if place.1 > 0 {
-                place.2 = (lives / place.1 as u128) as u64;
-            }
-        }
+        let mut totals = Totals::default();
+        spaces.for_each(|space| totals.add(space));
         totals
     }
 
+    pub fn add(&mut self, space: &Keyspace) {
+        self.hits += space.hits();
+        self.misses += space.misses();
+        self.expired += space.expired();
+        self.evicted += space.evicted();
+        self.changes += space.changes();
+        for (db, sums) in self.databases.iter_mut().enumerate() {
+            let (keys, expires, mean_ms) = space.db_stats(db as u8);
+            sums.keys += keys;
+            sums.expires += expires;
+            sums.lives_ms += u128::from(mean_ms) * expires as u128;
+            sums.table_bytes += space.table_bytes(db as u8);
+        }
+    }
+
+    /// Those of other regions.
+    pub fn merge(&mut self, other: &Totals) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.expired += other.expired;
+        self.evicted += other.evicted;
+        self.changes += other.changes;
+        for (sums, other) in self.databases.iter_mut().zip(&other.databases) {
+            sums.keys += other.keys;
+            sums.expires += other.expires;
+            sums.lives_ms += other.lives_ms;
+            sums.table_bytes += other.table_bytes;
+        }
+    }
+
+    /// Of all regions that this node leads. They are held meanwhile, and the sums are of one moment; on
+    /// a cluster node each core counts its own ([`crate::cores::Tally`]).
+    pub async fn now(session: &mut Session) -> Totals {
+        if session.shared().cluster.is_some() && !session.in_exec() {
+            return session.core.tally(Tally::Led).await;
+        }
+        let mut held = session.hold_all().await;
+        let totals = Totals::of(held.spaces());
+        session.release(held).await;
+        totals
+    }
+
+    /// By number.
+    pub fn databases(&self) -> impl Iterator<Item = (usize, &Sums)> {
+        self.databases.iter().enumerate()
+    }
+
     pub fn keys(&self) -> usize {
-        self.databases.iter().map(|(keys, _, _)| keys).sum()
+        self.databases.iter().map(|sums| sums.keys).sum()
     }
 }
 
@@ -127,10 +166,7 @@ fn info<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) 
         let chosen = chosen(args);
         let regions = ["persistence", "stats", "keyspace"];
         let totals = if chosen.iter().any(|name| regions.contains(name)) {
-            let mut held = session.hold_all().await;
-            let totals = Totals::of(held.spaces());
-            session.release(held).await;
-            totals
+            Totals::now(session).await
         } else {
             Totals::default()
         };
@@ -173,6 +209,9 @@ fn text(session: &Session, chosen: &[&str], totals: &Totals, tables: &str) -> St
             "cluster" => {
                 let is_cluster = shared.cluster.as_ref().is_some_and(|it| it.redirects);
                 lines.add("cluster_enabled", u8::from(is_cluster));
+                if shared.cluster.is_some() {
+                    sections::regions(lines, shared);
+                }
             }
             "tables" => lines.0.push_str(tables),
             "keyspace" => sections::keyspace(lines, totals),

@@ -96,9 +96,7 @@ fn usage(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refu
 
 fn stats<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
-        let mut held = session.hold_all().await;
-        let totals = Totals::of(held.spaces());
-        session.release(held).await;
+        let totals = Totals::now(session).await;
         memory::publish();
         let shared = session.shared();
         let used = memory::used_memory();
@@ -115,17 +113,14 @@ fn stats<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) ->
                 client.input_bytes.load(relaxed) + client.output_bytes.load(relaxed)
             })
             .sum();
-        let tables: usize = totals.table_bytes.iter().sum();
+        let tables: usize = totals.databases().map(|(_, it)| it.table_bytes).sum();
         let overhead = (start + clients + tables).min(used);
         let dataset = used - overhead;
         let resident = resident_bytes();
         let databases: Vec<(usize, usize)> = totals
-            .databases
-            .iter()
-            .zip(&totals.table_bytes)
-            .enumerate()
-            .filter(|(_, ((keys, _, _), _))| *keys > 0)
-            .map(|(db, (_, bytes))| (db, *bytes))
+            .databases()
+            .filter(|(_, sums)| sums.keys > 0)
+            .map(|(db, sums)| (db, sums.table_bytes))
             .collect();
         let numbers: Vec<(&str, i64)> = vec![
             ("peak.allocated", memory::peak_memory() as i64),

@@ -13,7 +13,7 @@ use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
 use crate::cluster::{Cluster, Unserved};
 use crate::commands::LaterFn;
-use crate::cores::{Again, Batch, Call, Kept, RegionId, call_function};
+use crate::cores::{Again, Batch, Call, Kept, RegionId, Tally, call_function};
 use crate::durable::Wide;
 use crate::shared::now_ms;
 
@@ -145,6 +145,13 @@ impl Connection {
             core.stats().on_rejected(Some(stat));
             core.refuse(&refusal, &mut self.work.out);
             return;
+        }
+        if core.shared.cluster.is_some() && call.row.name == "dbsize" {
+            let totals = core.tally(Tally::Sure).await;
+            let keys = totals.databases().nth(usize::from(call.db));
+            let keys = keys.map_or(0, |(_, sums)| sums.keys);
+            self.work.out.int(keys as i64);
+            return core.account(stat, false, &args, &call);
         }
         let any = [core.shared.map.any_of(core.id)];
         let regions = if regions.is_empty() { &any } else { regions };

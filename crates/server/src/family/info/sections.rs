@@ -9,6 +9,7 @@ use crate::durable::Durable;
 use crate::family::connection::REDIS_VERSION;
 use crate::memory;
 use crate::shared::{Shared, now_ms};
+use crate::stats::RegionStats;
 
 /// `name:value` lines.
 pub struct Lines<'a>(pub &'a mut String);
@@ -498,9 +499,20 @@ fn percentile(buckets: &[(u64, u64)], total: u64, percent: f64) -> u64 {
     buckets.last().map_or(0, |(value, _)| *value)
 }
 
+/// At most a second old.
+pub fn regions(lines: &mut Lines<'_>, shared: &Shared) {
+    let sum = |count: fn(&RegionStats) -> u64| -> u64 {
+        shared.stats.iter().map(|core| count(&core.regions)).sum()
+    };
+    lines.add("regions", sum(|it| it.count.get()));
+    lines.add("regions_led", sum(|it| it.led.get()));
+    lines.add("regions_quiet", sum(|it| it.quiet.get()));
+}
+
 pub fn keyspace(lines: &mut Lines<'_>, totals: &Totals) {
-    for (db, (keys, expires, mean_ms)) in totals.databases.iter().enumerate() {
-        if *keys > 0 {
+    for (db, sums) in totals.databases() {
+        let (keys, expires, mean_ms) = (sums.keys, sums.expires, sums.mean_ms());
+        if keys > 0 {
             lines.add(
                 &format!("db{db}"),
                 format!("keys={keys},expires={expires},avg_ttl={mean_ms}"),

@@ -71,6 +71,11 @@ pub fn add(page: &mut Page, shared: &Shared) {
         "Regions this node leads.",
         regions(|it| it.led.get()),
     );
+    page.gauge(
+        "neokv_regions_quiet",
+        "Regions whose replica here needs no time: nobody uses them, and its peers have everything.",
+        regions(|it| it.quiet.get()),
+    );
     if let Some(durable) = &shared.durable {
         log_and_rows(page, durable);
     }
