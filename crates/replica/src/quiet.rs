@@ -15,7 +15,10 @@
 //! timeout, with pre-vote. Before that it nudges the leader, which, if it is there after all,
 //! wakes and calms everybody.
 //!
-//! A leader with a member that does not answer stays awake: it cannot know what that one missed.
+//! A leader with a member that does not answer stays awake: it cannot know what that one missed. Unless
+//! its owner says that the member is *absent*, its node not to be heard ([`Replica::set_absent`]): then those
+//! who are there become quiet without it, if they are a majority and have everything. The owner
+//! owes its word that the member is back, which wakes the leader; what it missed is sent then.
 
 use std::collections::BTreeSet;
 
@@ -36,6 +39,8 @@ pub(crate) struct Quiet {
     asks_since: u64,
     /// Leader: members that are quiet.
     agreed: BTreeSet<u64>,
+    /// Leader: members that are not there; ascending.
+    absent: Vec<u64>,
     /// Follower: the beat that made it quiet; earlier ones do not wake it.
     beat: u64,
 }
@@ -55,6 +60,23 @@ impl Replica {
         if let Some(leader) = self.leader().filter(|_| asks) {
             self.nudge(leader);
         }
+    }
+
+    /// The owner, before every tick of a leader, and as often while one [`lacks`](Replica::lacks_members)
+    /// members though it is quiet: the nodes of these members (ascending) are not to be heard.
+    /// Whoever is on the list no more may have missed something; if there are more of them, those
+    /// who are left may be no majority. Either way it wakes.
+    pub fn set_absent(&mut self, absent: Vec<u64>) {
+        if self.is_leader() && self.quiet.absent != absent {
+            self.wake_up();
+            self.quiet.absent = absent;
+        }
+    }
+
+    /// Leader: somebody is absent, by the owner's last word.
+    #[inline]
+    pub fn lacks_members(&self) -> bool {
+        !self.quiet.absent.is_empty()
     }
 
     /// Not leader, at every tick: who knows of no leader tells all that it is there, for they may be
@@ -81,7 +103,7 @@ impl Replica {
     pub(crate) fn wake_up(&mut self) {
         let was_quiet = self.quiet.is_quiet;
         if was_quiet || self.quiet.asks || self.quiet.idle_ticks > 0 {
-            self.quiet = Quiet::default();
+            self.start_over();
         }
         if was_quiet {
             // Its ticks begin now: a full timeout, a full period of the quorum check.
@@ -90,13 +112,21 @@ impl Replica {
         }
     }
 
+    /// Begins again on the way to be quiet. Who is absent stays so.
+    fn start_over(&mut self) {
+        self.quiet = Quiet {
+            absent: std::mem::take(&mut self.quiet.absent),
+            ..Quiet::default()
+        };
+    }
+
     /// Leader, at every tick.
     pub(crate) fn tick_quiet(&mut self) {
         if self.config.quiet_ticks == 0 || !self.is_leader() {
             return;
         }
         if !self.is_idle() {
-            self.quiet = Quiet::default();
+            self.start_over();
             return;
         }
         self.quiet.idle_ticks += 1;
@@ -115,10 +145,21 @@ impl Replica {
             && self.reads.is_idle()
             && raft.lead_transferee.is_none()
             && !self.members.is_joint();
-        idle && raft
-            .prs()
-            .iter()
-            .all(|(_, progress)| progress.matched == last)
+        idle && self.present_are_majority()
+            && raft
+                .prs()
+                .iter()
+                .all(|(&id, progress)| progress.matched == last || self.is_absent(id))
+    }
+
+    fn is_absent(&self, id: u64) -> bool {
+        self.quiet.absent.binary_search(&id).is_ok()
+    }
+
+    /// Without a majority a leader must notice that it is none any more, and for that it needs ticks.
+    fn present_are_majority(&self) -> bool {
+        let is_present = |id: u64| u64::from(!self.is_absent(id));
+        self.quiet.absent.is_empty() || self.members.reached(is_present) == 1
     }
 
     /// Follower: a heartbeat was taken in. Answers whether it stays, or becomes, quiet.
@@ -159,7 +200,8 @@ impl Replica {
         self.quiet.agreed.insert(from);
         let (me, agreed) = (self.id(), &self.quiet.agreed);
         let mut others = self.node.raft.prs().iter().map(|(&id, _)| id);
-        if self.is_idle() && others.all(|id| id == me || agreed.contains(&id)) {
+        let is_done = |id: u64| id == me || agreed.contains(&id) || self.is_absent(id);
+        if self.is_idle() && others.all(is_done) {
             self.quiet.is_quiet = true;
         }
     }

@@ -39,6 +39,10 @@ fn chaos(net: &mut Net, steps: usize) {
             }
             58..62 => net.isolate(id),
             62..80 => net.join(),
+            // Whatever is said of who is there, right or wrong.
+            80..84 => net.absent = vec![id.min(other), id.max(other)],
+            84..88 => net.absent = vec![id],
+            88..100 => net.absent.clear(),
             _ => {}
         }
     }
@@ -114,6 +118,7 @@ fn change(net: &mut Net, id: u64, next_id: &mut u64) {
 fn heal(net: &mut Net) {
     net.join();
     (net.lost, net.doubled) = (0, 0);
+    net.absent.clear();
     net.delay_ms = 1..20;
     for id in net.nodes.keys().copied().collect::<Vec<_>>() {
         net.node(id).is_paused = false;

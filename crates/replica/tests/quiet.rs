@@ -146,3 +146,82 @@ fn nobody_is_quiet_while_somebody_lags() {
     net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
     assert_eq!(net.nodes[&id].state.count, 2);
 }
+
+/// Two of three are quiet without the third, which is known to be gone; it gets what it missed when it is back.
+#[test]
+fn a_majority_is_quiet_without_a_member_that_is_known_to_be_gone() {
+    for seed in 20..40 {
+        let (mut net, leader) = quiet(seed);
+        let gone = leader % 3 + 1;
+        let others: Vec<u64> = (1..=3).filter(|&id| id != gone).collect();
+        net.crash(gone, 0);
+        net.propose(leader).unwrap();
+        net.run(5000);
+        assert!(!net.is_quiet(leader), "nobody has said that it is gone");
+        net.absent = vec![gone];
+        net.until("quiet", |net| others.iter().all(|&id| net.is_quiet(id)));
+        let (sent, term) = (net.sent.clone(), net.replica(leader).term());
+        net.run(30_000);
+        assert_eq!(net.sent, sent);
+        assert!(!net.may_serve(leader), "a quiet leader has no lease");
+        // It can be used, and is quiet again.
+        net.propose(leader).unwrap();
+        net.run(50);
+        assert!(!net.is_quiet(leader));
+        net.until("quiet", |net| others.iter().all(|&id| net.is_quiet(id)));
+        match seed % 2 {
+            0 => net.start(gone), // it makes itself heard, before the owners hear of its node
+            _ => {
+                net.absent.clear();
+                net.run(500);
+                assert!(!net.is_quiet(leader), "it may have missed something");
+                net.start(gone);
+            }
+        }
+        net.run(1000);
+        net.absent.clear();
+        net.until("it has all", |net| {
+            net.agree() && net.nodes[&gone].state.count == 3
+        });
+        net.until("quiet", |net| [1, 2, 3].iter().all(|&id| net.is_quiet(id)));
+        assert_eq!(net.replica(leader).term(), term);
+    }
+}
+
+/// A leader without a majority must find out that it leads no more: it is not quiet, whoever is known to be gone.
+#[test]
+fn nobody_is_quiet_without_a_majority() {
+    let (mut net, leader) = quiet(41);
+    net.absent = (1..=3).filter(|&id| id != leader).collect();
+    net.isolate(leader);
+    let clock_ms = net.nodes[&leader].clock_ms(net.now_ms);
+    net.replica(leader).wake(clock_ms);
+    net.run(10_000);
+    assert!(!net.replica(leader).is_leader());
+    assert!(!net.is_quiet(leader));
+}
+
+/// The two that are quiet lose their leader while the third is away: with the third there is one again.
+#[test]
+fn who_was_away_helps_to_replace_the_leader() {
+    for seed in 42..52 {
+        let (mut net, leader) = quiet(seed);
+        let (gone, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+        net.crash(gone, 0);
+        net.absent = vec![gone];
+        net.propose(leader).unwrap();
+        net.until("quiet", |net| {
+            [leader, other].iter().all(|&id| net.is_quiet(id))
+        });
+        net.crash(leader, 0);
+        net.start(gone);
+        net.absent = vec![leader];
+        let clock_ms = net.nodes[&other].clock_ms(net.now_ms);
+        net.replica(other).wake(clock_ms);
+        assert_eq!(net.elect(), other, "the third does not have all");
+        net.until("quiet", |net| {
+            [gone, other].iter().all(|&id| net.is_quiet(id))
+        });
+        assert_eq!(net.nodes[&gone].state.count, 2);
+    }
+}

@@ -255,6 +255,9 @@ impl Member {
     }
 
     pub fn tick(&mut self, around: &mut Around<'_>) {
+        if self.replica.is_leader() && (!self.replica.is_quiet() || self.replica.lacks_members()) {
+            self.say_absent(around);
+        }
         match self.replica.is_quiet() {
             // Now and then somebody thinks that a quiet leader's node may be gone.
             true if around.rng.u32(..15) == 0 => self.replica.wake(around.now_ms),
@@ -263,6 +266,21 @@ impl Member {
         }
         self.expire(around);
         self.drive(around);
+    }
+
+    /// Now and then a leader is told that somebody's node is gone, true or not, and that it is there again.
+    fn say_absent(&mut self, around: &mut Around<'_>) {
+        if around.rng.u32(..10) != 0 {
+            return;
+        }
+        let me = self.id();
+        let mut absent = Vec::new();
+        if around.rng.bool() {
+            let all = self.replica.members().all();
+            absent = all.into_iter().filter(|&id| id != me).collect();
+            absent.retain(|_| around.rng.u32(..3) == 0);
+        }
+        self.replica.set_absent(absent);
     }
 
     pub fn step(&mut self, message: Message, around: &mut Around<'_>) {

@@ -62,6 +62,8 @@ pub struct Net {
     pub wire: Vec<(u64, Message)>,
     /// From, to.
     pub cuts: BTreeSet<(u64, u64)>,
+    /// Who is not there, as all owners are told.
+    pub absent: Vec<u64>,
     pub delay_ms: std::ops::Range<u64>,
     /// Of a thousand messages.
     pub lost: u32,
@@ -118,6 +120,7 @@ impl Net {
             nodes: BTreeMap::new(),
             wire: Vec::new(),
             cuts: BTreeSet::new(),
+            absent: Vec::new(),
             delay_ms: 5..6,
             lost: 0,
             doubled: 0,
@@ -319,6 +322,7 @@ impl Net {
             }
         }
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            let absent = self.absent.clone();
             let node = self.node(id);
             let clock_ms = node.clock_ms(now_ms);
             if node.is_paused || node.replica.is_none() {
@@ -327,6 +331,9 @@ impl Net {
             if clock_ms >= node.next_tick_ms {
                 node.next_tick_ms = clock_ms + 100;
                 let replica = node.replica.as_mut().unwrap();
+                if !replica.is_quiet() || replica.lacks_members() {
+                    replica.set_absent(absent);
+                }
                 if !replica.is_quiet() {
                     replica.tick(clock_ms);
                     node.ticks += 1;

@@ -165,6 +165,14 @@ impl Cluster {
         ranges
     }
 
+    /// Nodes that can be heard, this one among them; ascending.
+    fn heard_nodes(&self) -> Vec<NodeId> {
+        let mut nodes = self.transport.up_nodes();
+        nodes.push(self.node);
+        nodes.sort_unstable();
+        nodes
+    }
+
     fn send(&self, node: NodeId, messages: Vec<(u64, Bytes)>) {
         let messages = messages.into_iter();
         let messages = messages.map(|(region, body)| RaftMessage { region, body });

@@ -71,6 +71,17 @@ impl Peers {
         }
     }
 
+    /// Members whose nodes are not among those that can be heard, ascending.
+    fn absent(&self, heard: &[NodeId]) -> Vec<ReplicaId> {
+        let members = self.seat.descriptor.members.iter();
+        let mut absent: Vec<ReplicaId> = members
+            .filter(|member| heard.binary_search(&member.node).is_err())
+            .map(|member| member.replica)
+            .collect();
+        absent.sort_unstable();
+        absent
+    }
+
     pub fn wait(&mut self, number: Option<u64>, ticket: usize) {
         self.waits.push((number, ticket));
     }
@@ -181,15 +192,26 @@ impl Core {
             return self.fail_home();
         }
         let now_ms = clock_ms();
+        let cluster = self.shared.cluster.as_ref();
+        let heard = cluster.map_or_else(Vec::new, |it| it.heard_nodes());
         let mut busy = Vec::new();
         for region in self.home.borrow_mut().present() {
             let Some(member) = region.member.as_deref_mut() else {
                 continue;
             };
-            if member.failed || member.replica.is_quiet() {
+            let replica = &mut member.replica;
+            if member.failed || replica.is_quiet() && !replica.lacks_members() {
                 continue;
             }
-            member.replica.tick(now_ms);
+            if replica.is_leader()
+                && let Some(peers) = member.peers.as_deref()
+            {
+                replica.set_absent(peers.absent(&heard));
+            }
+            if replica.is_quiet() {
+                continue;
+            }
+            replica.tick(now_ms);
             busy.push(region.id);
         }
         for id in busy {
