@@ -143,6 +143,96 @@ fn a_drop_that_keeps_sql_waits_for_every_leader() {
 }
 
 #[test]
+fn every_replica_goes_by_a_change_once_it_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = format!("sqlite://{}/shared.db", folder.path().display());
+    let trio = Trio::start(&["--table-backend", &backend, "--enable-follower-read", "yes"]);
+    let mut links: Vec<_> = (0..3).map(|node| trio.link(node)).collect();
+    let slot = slot_of(b"plain");
+    let leader = trio.leader_of(slot, 0).unwrap();
+    assert_eq!(links[leader].say("SET plain 1"), "OK");
+    for link in &mut links {
+        assert_eq!(link.say("READONLY"), "OK");
+        assert_eq!(link.say("GET plain"), "1", "followers answer");
+    }
+    for n in 0..12 {
+        let mut asked = trio.link(n % 3);
+        let create = format!("ROW.TABLE CREATE t{n} FIELDS a:int64");
+        assert_eq!(asked.say(&create), "OK");
+        for (node, link) in links.iter_mut().enumerate() {
+            let told = link.say(&format!("ROW.GET t{n}:x"));
+            assert!(!told.contains("no such"), "node {node}: {told}");
+            let told = link.say(&format!("GET t{n}:x"));
+            assert!(told.contains("WRONGTYPE"), "node {node}: {told}");
+            let told = link.say(&format!("ROW.SCAN t{n} 0"));
+            assert!(!told.contains("no such"), "node {node}: {told}");
+        }
+        let add = format!("ROW.TABLE ADDFIELD t{n} b:int64=5");
+        assert_eq!(asked.say(&add), "OK");
+        for (node, link) in links.iter_mut().enumerate() {
+            let told = link.say(&format!("HSTRLEN t{n}:x b"));
+            assert!(!told.contains("has no field"), "node {node}: {told}");
+        }
+        assert_eq!(asked.say(&format!("ROW.TABLE DROP t{n}")), "OK");
+        for (node, link) in links.iter_mut().enumerate() {
+            let told = link.say(&format!("GET t{n}:x"));
+            assert_eq!(told, "nil", "node {node}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_slept_while_a_table_was_made_knows_it_before_it_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = format!("sqlite://{}/shared.db", folder.path().display());
+    let settings = ["--table-backend", &backend];
+    let mut trio = Trio::start(&settings);
+    trio.kill(2);
+    trio.until("the others lead everything", |trio| {
+        let slots = trio.leaders(0).unwrap_or_default();
+        !slots.is_empty() && slots.iter().all(|(_, leader)| *leader != 2)
+    });
+    let create = "ROW.TABLE CREATE users FIELDS age:int64";
+    trio.until("the table is made", |trio| trio.link(0).say(create) == "OK");
+    let keys: Vec<String> = (0..12).map(|at| format!("users:u{at}")).collect();
+    for key in &keys {
+        assert_eq!(say(&trio, key, &format!("HSET {key} age 7")), "1");
+    }
+    // The one that slept comes back, and somebody has to lead in place of one that dies at the same time.
+    trio.restart(2, &settings);
+    trio.kill(0);
+    let mut answered = vec![false; keys.len()];
+    let mut link = trio.link(2);
+    trio.until(
+        "all rows are had from who was away or who is left",
+        |trio| {
+            let told = link.say("ROW.TABLE LIST");
+            assert!(
+                told.contains("users") || told.contains("TRYAGAIN"),
+                "{told}"
+            );
+            let told = link.say("ROW.SCAN users 0");
+            assert!(!told.contains("no such table"), "{told}");
+            for (key, answered) in keys.iter().zip(&mut answered) {
+                for told in [
+                    link.say(&format!("HGET {key} age")),
+                    trio.link(1).say(&format!("HGET {key} age")),
+                ] {
+                    *answered |= told == "7";
+                    let is_elsewhere = ["-MOVED", "-TRYAGAIN", "-CLUSTERDOWN", "-SQLDOWN"]
+                        .iter()
+                        .any(|it| told.starts_with(it));
+                    assert!(told == "7" || is_elsewhere, "{key}: {told}");
+                }
+                let told = link.say(&format!("GET {key}"));
+                assert!(told.starts_with('-'), "a row is no plain key: {told}");
+            }
+            answered.iter().all(|it| *it)
+        },
+    );
+}
+
+#[test]
 fn a_cluster_is_told_to_name_its_database() {
     let trio = Trio::start(&[]);
     let (done, text) = table(&trio, 0, &["create", "users", "--fields", "age:int64"]);

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use base::Refusal;
 
 use crate::Commands;
 use crate::clients::Clients;
@@ -19,6 +20,10 @@ use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};
 use crate::tables::catalogue::Catalogue;
 use crate::tables::sql::Sql;
+
+/// A node that meta has not told of the tables for so long after its start goes by those it knew before.
+const HEAR_OF_TABLES: Duration = Duration::from_secs(3);
+const LISTEN: Duration = Duration::from_millis(10);
 
 pub struct Shared {
     pub settings: SettingsCell,
@@ -138,6 +143,30 @@ impl Shared {
     #[inline]
     pub fn catalogue_version(&self) -> u64 {
         self.catalogue_version.load(Ordering::Acquire)
+    }
+
+    /// The catalogue, for who asks about a table by name. A cluster node that has just started may have slept while it was changed: it
+    /// waits a moment for what meta says.
+    pub async fn known_tables(&self) -> Arc<Catalogue> {
+        while !self.has_heard_tables() && self.started.elapsed() < HEAR_OF_TABLES {
+            tokio::time::sleep(LISTEN).await;
+        }
+        self.catalogue.load_full()
+    }
+
+    /// What is said instead of "no such table" by a node that cannot know.
+    pub fn unheard_or(&self, refusal: Refusal) -> Refusal {
+        match self.has_heard_tables() {
+            true => refusal,
+            false => Refusal::new(
+                "TRYAGAIN this node has not heard since its start which tables there are; is the meta service reachable?",
+            ),
+        }
+    }
+
+    fn has_heard_tables(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_none_or(|cluster| cluster.has_heard_tables())
     }
 
     /// Makes a catalogue known to all cores, unless they know a newer one.

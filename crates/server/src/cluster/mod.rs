@@ -32,6 +32,7 @@ mod sure;
 mod tables;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,6 +84,8 @@ pub struct Cluster {
     /// Places whose replica led and does not know who does now.
     lost: Mutex<BTreeSet<RegionId>>,
     tick_ms: u64,
+    /// Meta has said since the start which tables there are.
+    heard_tables: AtomicBool,
     /// Reads of READONLY sessions may be answered by followers.
     pub follower_read: bool,
     /// Clients are told where to go; else their commands are taken there.
@@ -90,6 +93,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Whether meta has said since the start which tables there are.
+    pub fn has_heard_tables(&self) -> bool {
+        self.heard_tables.load(Ordering::Acquire)
+    }
+
     pub fn routes(&self) -> arc_swap::Guard<Arc<Routes>> {
         self.routes.load()
     }

@@ -11,6 +11,7 @@
 //! know best themselves who leads.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -375,6 +376,7 @@ impl Node {
                 Err(why) => self.tell_tables(course, tables.version, &why),
             }
         }
+        self.cluster.heard_tables.store(true, Ordering::Release);
         for order in answer.orders {
             let id = (order.id, order.region);
             let result = match order.action.clone() {

@@ -88,6 +88,7 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
         nudge,
         lost: Default::default(),
         tick_ms: pace.tick_ms,
+        heard_tables: Default::default(),
         follower_read: settings.cluster.follower_read,
         redirects: settings.cluster.redirects,
     });

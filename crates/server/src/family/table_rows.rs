@@ -85,10 +85,10 @@ fn wait_sql<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
             at += 2;
         }
         let key = args.at(1);
-        let catalogue = session.shared().catalogue.load_full();
+        let catalogue = session.shared().known_tables().await;
         let Some(id) = catalogue.row_of(key) else {
             let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-            return Err(no_table(name));
+            return Err(session.shared().unheard_or(no_table(name)));
         };
         let region = session.shared().map.region_of(key);
         if region == NOWHERE {
@@ -169,9 +169,10 @@ fn options(args: &Args<'_>) -> Result<Options, Refusal> {
 
 fn scan<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
-        let catalogue = session.shared().catalogue.load_full();
+        let catalogue = session.shared().known_tables().await;
         let name = args.at(1);
-        let table = catalogue.named(name).ok_or_else(|| no_table(name))?.clone();
+        let unknown = || session.shared().unheard_or(no_table(name));
+        let table = catalogue.named(name).ok_or_else(unknown)?.clone();
         let options = options(args)?;
         let shown = shown_fields(&table, options.fields.as_deref())?;
         let invalid = Refusal::new("ERR invalid cursor");

@@ -227,10 +227,13 @@ impl Region {
 impl Core {
     /// Looks after the rows of a region: after entries were applied, the database has spoken, time has passed.
     pub(crate) fn tend(self: &Rc<Self>, id: RegionId) {
-        if self.shared.catalogue_version() == 0 {
+        if self.has_no_tables() {
             return;
         }
         let todo = match self.home.borrow_mut().region_mut(id) {
+            Some(region) if self.shared.catalogue_version() == 0 && !region.space.has_tables() => {
+                return;
+            }
             Some(region) => self.tend_region(region),
             None => return,
         };
@@ -394,9 +397,14 @@ impl Core {
         self.tend(id);
     }
 
+    /// A node of a cluster may not have heard of tables that its regions have.
+    fn has_no_tables(&self) -> bool {
+        self.shared.catalogue_version() == 0 && self.shared.cluster.is_none()
+    }
+
     /// Tends every region of this core; whether time will bring something soon.
     pub(crate) fn tend_home(self: &Rc<Self>) -> bool {
-        if self.shared.catalogue_version() == 0 {
+        if self.has_no_tables() {
             return false;
         }
         for word in std::mem::take(&mut *self.words.borrow_mut()) {

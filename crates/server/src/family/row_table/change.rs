@@ -5,13 +5,13 @@ use std::sync::Arc;
 use base::Refusal;
 use resp::{Args, Reply};
 use table::leader::Fault;
-use table::{Field, Table, parse_fields};
+use table::{Table, parse_fields};
 
-use super::drain::drain_all;
+use super::everywhere::{drain_all, follow_all};
 use super::{only_durable, text};
 use crate::settings::tables::MAIN;
 use crate::shared::now_ms;
-use crate::tables::catalogue::Wanted;
+use crate::tables::catalogue::{Catalogue, Wanted};
 use crate::tables::catalogue_change::change_catalogue;
 use crate::tables::sql::{Shape, no_backend};
 use crate::{Later, Session, Shared};
@@ -20,6 +20,8 @@ use crate::{Later, Session, Shared};
 const DRAIN_MS: u64 = 10_000;
 /// And for what was changed after that, while regions let the table go.
 const LAST_MS: u64 = 30_000;
+/// How long a change waits for the logs of all regions.
+const FOLLOW_MS: u64 = 15_000;
 
 /// CREATE name FIELDS declaration [BACKEND name] [SQLNAME name] [ADOPT]
 pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
@@ -28,7 +30,7 @@ pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut R
         only_durable(&shared)?;
         let (wanted, adopt) = wanted(&shared, args)?;
         // Refused before SQL hears of it, if it can be.
-        let (_, table) = shared.catalogue.load().create(wanted.clone())?;
+        let (_, table) = shared.known_tables().await.create(wanted.clone())?;
         let shape = match adopt {
             true => Shape::Check,
             false => Shape::Create,
@@ -36,9 +38,23 @@ pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut R
         let backend = &wanted.backend;
         let shaped = shared.sql.reshape(table, shape).await;
         shaped.map_err(|fault| unchanged(backend, fault))?;
-        change_catalogue(&shared, |known| Ok(known.create(wanted.clone())?.0)).await?;
+        change(session, |known| Ok(known.create(wanted.clone())?.0)).await?;
         reply.ok();
         Ok(())
+    })
+}
+
+/// Changes the catalogue, and waits until the logs of all regions say so: from then on no replica, whoever leads, answers by the old one.
+async fn change(
+    session: &mut Session,
+    change: impl Fn(&Catalogue) -> Result<Catalogue, Refusal>,
+) -> Result<(), Refusal> {
+    change_catalogue(&session.shared().clone(), change).await?;
+    let followed = follow_all(session, now_ms() + FOLLOW_MS).await;
+    followed.map_err(|refusal| {
+        Refusal::text_of(format!(
+            "ERR the tables are changed, but not all regions know it yet: {refusal}"
+        ))
     })
 }
 
@@ -111,13 +127,14 @@ pub fn add_field<'a>(
         let (Some(field), true) = (fields.pop(), fields.is_empty()) else {
             return Err(Refusal::new("ERR add one field at a time"));
         };
-        let add = |shared: &Shared, field: Field| shared.catalogue.load().with_field(name, field);
-        let (_, table) = add(&shared, field.clone())?;
+        let known = shared.known_tables().await;
+        let added = known.with_field(name, field.clone());
+        let (_, table) = added.map_err(|refusal| shared.unheard_or(refusal))?;
         let backend = table.backend.clone();
         let shape = Shape::AddField(field.clone());
         let shaped = shared.sql.reshape(table, shape).await;
         shaped.map_err(|fault| unchanged(&backend, fault))?;
-        change_catalogue(&shared, |known| {
+        change(session, |known| {
             Ok(known.with_field(name, field.clone())?.0)
         })
         .await?;
@@ -137,7 +154,7 @@ pub fn drop_field<'a>(
         only_durable(&shared)?;
         let (name, field) = (text(args, 2)?, text(args, 3)?);
         let keep_sql = keeps_sql(args, 4)?;
-        change_catalogue(&shared, |known| Ok(known.without_field(name, field)?.0)).await?;
+        change(session, |known| Ok(known.without_field(name, field)?.0)).await?;
         if !keep_sql {
             let table = shared
                 .catalogue
@@ -168,24 +185,22 @@ pub fn drop_table<'a>(
         only_durable(&shared)?;
         let name = text(args, 2)?;
         let keep_sql = keeps_sql(args, 3)?;
-        let table = shared
-            .catalogue
-            .load()
-            .named_or_refuse(name.as_bytes())?
-            .clone();
+        let known = shared.known_tables().await;
+        let table = known.named_or_refuse(name.as_bytes());
+        let table = table.map_err(|refusal| shared.unheard_or(refusal))?.clone();
         let id = table.id;
         if keep_sql {
             all_in_sql(session, &table).await?;
         }
-        change_catalogue(&shared, |known| {
+        let drop = |known: &Catalogue| {
             // Another of this name is not the one that was meant.
             match known.named_or_refuse(name.as_bytes())?.id == id {
                 true => known.drop(name, keep_sql),
                 false => Err(Refusal::new("ERR the table was made anew meanwhile")),
             }
-        })
-        .await?;
+        };
         if keep_sql {
+            change_catalogue(&shared, drop).await?;
             let owed = drain_all(session, now_ms() + LAST_MS).await;
             owed.map_err(|refusal| {
                 Refusal::text_of(format!(
@@ -193,6 +208,7 @@ pub fn drop_table<'a>(
                 ))
             })?;
         } else {
+            change(session, drop).await?;
             let what = format!("the table is dropped, but '{}' in SQL", table.sql_name);
             let shaped = shared.sql.reshape(Arc::clone(&table), Shape::Drop).await;
             shaped.map_err(|fault| left_in_sql(&what, fault))?;

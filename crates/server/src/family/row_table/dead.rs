@@ -85,9 +85,10 @@ enum Way {
 
 async fn settle(session: &Session, key: &[u8], way: Way, reply: &mut Reply) -> Result<(), Refusal> {
     let shared = session.shared();
-    let catalogue = shared.catalogue.load_full();
+    let catalogue = shared.known_tables().await;
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
-    let table = catalogue.named_or_refuse(name)?;
+    let table = catalogue.named_or_refuse(name);
+    let table = table.map_err(|refusal| shared.unheard_or(refusal))?;
     let Some(id) = catalogue.row_of(key) else {
         let name = &table.name;
         let text = format!("ERR name the row as {name}:key");

@@ -11,7 +11,7 @@
 
 mod change;
 mod dead;
-mod drain;
+mod everywhere;
 mod show;
 mod status;
 
@@ -125,8 +125,8 @@ pub const ROWS: &[SessionCommand] = &[
         ),
         run: SessionRun::Subcommands(&[
             ("row.table|create", SessionRun::Later(change::create)),
-            ("row.table|list", SessionRun::Now(show::list)),
-            ("row.table|show", SessionRun::Now(show::show)),
+            ("row.table|list", SessionRun::Later(show::list)),
+            ("row.table|show", SessionRun::Later(show::show)),
             ("row.table|addfield", SessionRun::Later(change::add_field)),
             ("row.table|dropfield", SessionRun::Later(change::drop_field)),
             ("row.table|drop", SessionRun::Later(change::drop_table)),

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use base::Refusal;
 use resp::{Args, Reply};
 use table::leader::Fault;
 use table::{Table, show_fields};
@@ -11,23 +10,29 @@ use super::only_durable;
 use crate::tables::sql::Backend;
 use crate::{Later, Session};
 
-pub fn list(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    only_durable(session.shared())?;
-    let catalogue = session.shared().catalogue.load();
-    let mut tables: Vec<&Table> = catalogue.tables.values().map(|table| &**table).collect();
-    tables.sort_by(|a, b| a.name.cmp(&b.name));
-    reply.array(tables.len());
-    for table in tables {
-        describe(reply, table);
-    }
-    Ok(())
+pub fn list<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        only_durable(session.shared())?;
+        let catalogue = session.shared().known_tables().await;
+        let mut tables: Vec<&Table> = catalogue.tables.values().map(|table| &**table).collect();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        reply.array(tables.len());
+        for table in tables {
+            describe(reply, table);
+        }
+        Ok(())
+    })
 }
 
-pub fn show(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    only_durable(session.shared())?;
-    let catalogue = session.shared().catalogue.load();
-    describe(reply, catalogue.named_or_refuse(args.at(2))?);
-    Ok(())
+pub fn show<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        let shared = session.shared();
+        only_durable(shared)?;
+        let catalogue = shared.known_tables().await;
+        let table = catalogue.named_or_refuse(args.at(2));
+        describe(reply, table.map_err(|refusal| shared.unheard_or(refusal))?);
+        Ok(())
+    })
 }
 
 fn describe(reply: &mut Reply, table: &Table) {

@@ -148,7 +148,10 @@ pub fn info<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
             return Err(Refusal::Syntax);
         }
         if let Some(name) = args.get(1) {
-            session.shared().catalogue.load().named_or_refuse(name)?;
+            let shared = session.shared();
+            let known = shared.known_tables().await;
+            let found = known.named_or_refuse(name);
+            found.map_err(|refusal| shared.unheard_or(refusal))?;
         }
         let text = section(session, args.get(1)).await;
         reply.verbatim(&format!("# Tables\r\n{text}"));

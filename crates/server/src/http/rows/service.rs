@@ -44,7 +44,7 @@ impl Service {
     fn table(&self, name: &str, epoch: u64) -> Result<Arc<Table>, Verdict> {
         let catalogue = self.shared.catalogue.load();
         let table = catalogue.named_or_refuse(name.as_bytes());
-        let table = table.map_err(refused)?;
+        let table = table.map_err(|refusal| refused(self.shared.unheard_or(refusal)))?;
         match epoch > table.epoch {
             true => Err(Verdict::new(
                 Status::Retry,

@@ -1,4 +1,4 @@
-//! SQL has everything, of all nodes: this one drains, and asks the others to.
+//! All nodes: SQL has everything, or every region knows the tables. This node sees to its own, and asks the others.
 //!
 //! Each node answers for the slots it leads. Slots that change their leader meanwhile are asked for again: it is over when one round was
 //! about all of them.
@@ -52,11 +52,7 @@ pub async fn drain_all(session: &mut Session, deadline_ms: u64) -> Result<Draine
         let mut silent = None;
         for (address, answer) in session.ask_others(&words, left + MORE).await {
             match answer {
-                Some(reply) if reply.starts_with(b"-") => {
-                    let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
-                    let text = format!("{} (node {address})", text.trim_end());
-                    return Err(Refusal::text_of(text));
-                }
+                Some(reply) if reply.starts_with(b"-") => return Err(refusal_of(&reply, &address)),
                 Some(reply) => all.add(parse(&reply).unwrap_or_default()),
                 None => silent = Some(address),
             }
@@ -64,15 +60,44 @@ pub async fn drain_all(session: &mut Session, deadline_ms: u64) -> Result<Draine
         if all.slots >= usize::from(SLOT_COUNT) {
             return Ok(all);
         }
-        if now_ms() >= deadline_ms {
-            let slots = all.slots;
-            let who = silent.map_or_else(String::new, |it| format!("; {it} does not answer"));
-            return Err(Refusal::text_of(format!(
-                "TRYAGAIN only {slots} of {SLOT_COUNT} slots have a leader that answers{who}"
-            )));
-        }
-        tokio::time::sleep(AGAIN).await;
+        again(all.slots, silent, deadline_ms).await?;
     }
+}
+
+/// Waits until the logs of all regions have the tables as this node knows them.
+pub async fn follow_all(session: &mut Session, deadline_ms: u64) -> Result<(), Refusal> {
+    loop {
+        // Nobody says how he stands before he follows.
+        let mut slots = status::status(&session.core).await.slots;
+        let mut silent = None;
+        for (address, answer) in session.ask_others(&[b"ROW.TABLE", b"STATUS"], MORE).await {
+            match answer {
+                Some(reply) => slots += slots_of(&reply).unwrap_or(0),
+                None => silent = Some(address),
+            }
+        }
+        if slots >= usize::from(SLOT_COUNT) {
+            return Ok(());
+        }
+        again(slots, silent, deadline_ms).await?;
+    }
+}
+
+/// A pause, or what is said when it is too late for another round.
+async fn again(slots: usize, silent: Option<String>, deadline_ms: u64) -> Result<(), Refusal> {
+    if now_ms() >= deadline_ms {
+        let who = silent.map_or_else(String::new, |it| format!("; {it} does not answer"));
+        return Err(Refusal::text_of(format!(
+            "TRYAGAIN only {slots} of {SLOT_COUNT} slots have a leader that answers{who}"
+        )));
+    }
+    tokio::time::sleep(AGAIN).await;
+    Ok(())
+}
+
+fn refusal_of(reply: &[u8], address: &str) -> Refusal {
+    let text = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
+    Refusal::text_of(format!("{} (node {address})", text.trim_end()))
 }
 
 /// Of the regions led by this node.
@@ -106,6 +131,19 @@ fn parse(reply: &[u8]) -> Option<DrainedAll> {
         }
     }
     Some(drained)
+}
+
+/// What ROW.TABLE STATUS of another node says about this.
+fn slots_of(reply: &[u8]) -> Option<usize> {
+    let mut lines = Lines(reply);
+    for _ in 0..lines.number(b'*')? / 2 {
+        let name = lines.bulk()?;
+        let number = lines.number(b':')?;
+        if name == b"slots" {
+            return Some(number);
+        }
+    }
+    None
 }
 
 struct Lines<'a>(&'a [u8]);
