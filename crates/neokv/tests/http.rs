@@ -237,8 +237,12 @@ fn numbers_of_tables_move() {
     let client = &mut node.client();
     assert!(!metrics(http).contains_key("neokv_tables"), "none yet");
     call::<()>(client, "ROW.TABLE CREATE users FIELDS age:int64");
-    for n in 0..10 {
+    call::<()>(client, "ROW.TABLE CREATE games FIELDS age:int64");
+    for n in 0..7 {
         call::<i64>(client, &format!("HSET users:{n} age 1"));
+    }
+    for n in 0..3 {
+        call::<i64>(client, &format!("HSET games:{n} age 1"));
     }
     call::<redis::Value>(client, "ROW.TABLE DRAIN");
     until("ten rows, all in SQL", || {
@@ -247,7 +251,13 @@ fn numbers_of_tables_move() {
     });
     let page = metrics(http);
     let of = |name: &str| page[name];
-    assert_eq!(of("neokv_tables"), 1.0);
+    assert_eq!(of("neokv_tables"), 2.0);
+    for (table, rows) in [("users", 7.0), ("games", 3.0)] {
+        let of = |name: &str| of(&format!("{name}{{table=\"{table}\"}}"));
+        assert_eq!(of("neokv_rows_of_table"), rows);
+        assert_eq!(of("neokv_dirty_rows_of_table"), 0.0);
+        assert_eq!(of("neokv_dead_letters_of_table"), 0.0);
+    }
     assert_eq!(of("neokv_table_dead_letters"), 0.0);
     let flushed = "neokv_sql_rows_total{backend=\"main\",what=\"flushed\"}";
     assert!(of(flushed) >= 10.0, "{}", of(flushed));

@@ -196,6 +196,27 @@ fn numbers(client: &mut Connection) -> BTreeMap<String, String> {
     pairs(ask(client, &["STATUS"]).unwrap())
 }
 
+/// Rows, dirty rows and dead letters of each table.
+fn counts(client: &mut Connection) -> Vec<(&'static str, i64, i64, i64)> {
+    let status: Vec<(String, Value)> =
+        redis::from_redis_value(ask(client, &["STATUS"]).unwrap()).unwrap();
+    let (_, tables) = status.into_iter().find(|it| it.0 == "per_table").unwrap();
+    let tables: Vec<Value> = redis::from_redis_value(tables).unwrap();
+    let count = |it: Value| {
+        let it = pairs(it);
+        let number = |name: &str| it[name].parse().unwrap();
+        let names = ["users", "games"];
+        let name = names.into_iter().find(|name| *name == it["table"]);
+        (
+            name.unwrap(),
+            number("rows"),
+            number("dirty"),
+            number("dead"),
+        )
+    };
+    tables.into_iter().map(count).collect()
+}
+
 /// `neokv table` with these words.
 fn table(node: &Node, words: &[&str]) -> (bool, String) {
     let address = format!("127.0.0.1:{}", node.port);
@@ -227,10 +248,14 @@ fn rows_are_counted_drained_and_their_dead_letters_settled() {
     let status = numbers(client);
     let some = ["tables", "rows", "dirty", "dead", "slots"].map(|name| &*status[name]);
     assert_eq!(some, ["1", "100", "0", "0", "16384"]);
+    ok(client, &["CREATE", "games", "FIELDS", "name:string"]);
+    let _: i64 = call(client, "HSET games:g name chess");
     let info: String = call(client, "INFO tables");
     for line in [
+        "table:name=games,backend=main,sqlname=games,epoch=1,fields=1,rows=1,",
+        "epoch=1,fields=2,rows=100,dirty=0,dead=0,",
         "# Tables",
-        "table_rows:100\r",
+        "table_rows:101\r",
         "table:name=users,",
         "table_backend:name=main,",
     ] {
@@ -245,7 +270,7 @@ fn rows_are_counted_drained_and_their_dead_letters_settled() {
         .arg("tables")
         .query(client)
         .unwrap();
-    assert!(inside.0.contains("tables:1"));
+    assert!(inside.0.contains("tables:2"));
 
     // A row that somebody else changed in SQL is a dead letter.
     let file = folder.0.join("tables.db");
@@ -262,6 +287,11 @@ fn rows_are_counted_drained_and_their_dead_letters_settled() {
     }
     let drained = pairs(ask(client, &["DRAIN"]).unwrap());
     assert_eq!(drained["dead"], "2");
+    assert_eq!(counts(client), [("users", 100, 0, 2), ("games", 1, 0, 0)]);
+    let (done, text) = table(&node, &["status"]);
+    for line in ["users   100         0     2", "games     1         0     0"] {
+        assert!(done && text.contains(line), "{line} in {text}");
+    }
     let (done, text) = table(&node, &["drain"]);
     assert!(
         !done && text.contains("but 2 dead letters: users:u1, users:u2"),

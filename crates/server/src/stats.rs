@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use base::Refusal;
 use base::limits::DATABASES;
+use table::rows::Counts;
 
 use crate::Shared;
 
@@ -154,6 +155,8 @@ pub struct TableGauges {
     pub waiting: Counter,
     /// The largest.
     pub lag_ms: Counter,
+    /// By table id. Written now and then, and read by whoever scrapes.
+    pub by_table: Mutex<BTreeMap<u32, Counts>>,
 }
 
 impl RegionStats {

@@ -65,6 +65,38 @@ pub struct Rows {
 struct Tab {
     schema: Arc<Table>,
     rows: Keyed,
+    /// How many of them are in the two indexes.
+    dirty: usize,
+    dead: usize,
+}
+
+impl Tab {
+    fn new(schema: Table) -> Tab {
+        Tab {
+            schema: schema.into(),
+            rows: Keyed::default(),
+            dirty: 0,
+            dead: 0,
+        }
+    }
+
+    /// Where rows of an index are counted.
+    fn count_of(&mut self, owes: Owes) -> Option<&mut usize> {
+        match owes {
+            Owes::Nothing => None,
+            Owes::Since(_) => Some(&mut self.dirty),
+            Owes::Dead => Some(&mut self.dead),
+        }
+    }
+}
+
+/// How many rows of a table are cached, and how many of these SQL lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub rows: usize,
+    /// Dead letters left out.
+    pub dirty: usize,
+    pub dead: usize,
 }
 
 impl Rows {
@@ -217,6 +249,18 @@ impl Rows {
         self.dead.len()
     }
 
+    /// By table.
+    pub fn counts(&self) -> impl Iterator<Item = (u32, Counts)> {
+        self.tables.iter().map(|(id, tab)| {
+            let counts = Counts {
+                rows: tab.rows.len(),
+                dirty: tab.dirty,
+                dead: tab.dead,
+            };
+            (*id, counts)
+        })
+    }
+
     /// What limits of memory are compared with: rows only. Answers that retries get again have a limit of their own, and evicting rows would
     /// not make them fewer.
     pub fn bytes(&self) -> usize {
@@ -281,6 +325,14 @@ impl Rows {
     fn index(&mut self, id: &RowId, before: Owes, after: Owes) {
         if before == after {
             return; // a row that is changed again and again
+        }
+        if let Some(tab) = self.tables.get_mut(&id.table) {
+            if let Some(count) = tab.count_of(before) {
+                *count -= 1;
+            }
+            if let Some(count) = tab.count_of(after) {
+                *count += 1;
+            }
         }
         match before {
             Owes::Nothing => {}

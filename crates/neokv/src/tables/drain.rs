@@ -115,7 +115,7 @@ impl Line {
         };
         let sum = |name| status.iter().map(|(_, it)| number(it, name)).sum::<u64>();
         let lag = status.iter().map(|(_, it)| number(it, "lag_ms")).max();
-        let left = sum("dirty").saturating_sub(sum("dead"));
+        let left = sum("dirty");
         let oldest = time_of(lag.unwrap_or(0));
         let mut out = std::io::stderr();
         let _ = write!(

@@ -1,5 +1,7 @@
 //! Answers for people.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::table::{Table, bytes, time};
@@ -133,13 +135,12 @@ pub fn status(nodes: &[(String, Value)]) -> String {
     ]);
     let mut notes = String::new();
     for (node, it) in nodes {
-        let left = number(it, "dirty").saturating_sub(number(it, "dead"));
         table.row([
             node.clone(),
             text(it, "regions"),
             text(it, "rows"),
             bytes(number(it, "bytes")),
-            left.to_string(),
+            text(it, "dirty"),
             time(number(it, "lag_ms")),
             text(it, "dead"),
             text(it, "waiting"),
@@ -172,7 +173,28 @@ pub fn status(nodes: &[(String, Value)]) -> String {
     if dead > 0 {
         notes.push_str("dead letters are rows that SQL did not take: `neokv table dead list`\n");
     }
-    format!("{table}{notes}")
+    format!("{table}{}{notes}", per_table(nodes))
+}
+
+/// The sums of all nodes; nothing if there are no tables.
+fn per_table(nodes: &[(String, Value)]) -> String {
+    let mut sums: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    for of in nodes.iter().filter_map(|(_, it)| it.get("per_table")) {
+        for it in rows(of) {
+            let sum = sums.entry(text(it, "table")).or_default();
+            for (sum, name) in sum.iter_mut().zip(["rows", "dirty", "dead"]) {
+                *sum += number(it, name);
+            }
+        }
+    }
+    if sums.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["table", "rows", "to write", "dead"]);
+    for (name, [rows, dirty, dead]) in sums {
+        table.row([name, rows.to_string(), dirty.to_string(), dead.to_string()]);
+    }
+    format!("\n{table}")
 }
 
 pub fn letters(nodes: &[(String, Value)]) -> String {

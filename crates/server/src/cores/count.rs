@@ -3,6 +3,7 @@
 //! A region that is lent stays as it was last seen. Counts only grow: of a region that goes, what it had counted stays.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use base::limits::DATABASES;
 use keyspace::Keyspace;
@@ -11,6 +12,7 @@ use table::leader::Numbers;
 
 use super::{Core, Region, RegionId};
 use crate::stats::{RegionStats, TableGauges};
+use crate::tables::status;
 
 /// A region as it was last seen.
 #[derive(Default, Clone)]
@@ -91,7 +93,15 @@ fn publish_tables<'a>(
     now_ms: u64,
 ) {
     let (mut sum, mut lag_ms) = (Numbers::default(), 0);
-    for numbers in regions.filter_map(|region| region.table_numbers(now_ms)) {
+    let mut by_table = BTreeMap::new();
+    for region in regions {
+        let Some(numbers) = region.table_numbers(now_ms) else {
+            continue;
+        };
+        let counts = region.space.table_rows().map(|rows| rows.counts());
+        for (table, counts) in counts.into_iter().flatten() {
+            status::count(by_table.entry(table).or_default(), counts);
+        }
         sum.rows += numbers.rows;
         sum.bytes += numbers.bytes;
         sum.dirty += numbers.dirty;
@@ -107,6 +117,10 @@ fn publish_tables<'a>(
     gauges.dead.set(sum.dead as u64);
     gauges.waiting.set(sum.waiting as u64);
     gauges.lag_ms.set(lag_ms);
+    *gauges
+        .by_table
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = by_table;
 }
 
 fn publish(stats: &RegionStats, noted: &Noted) {

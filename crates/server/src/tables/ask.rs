@@ -7,7 +7,7 @@ use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT};
 use table::entry::Entry;
 use table::leader::{End, Numbers};
-use table::rows::DeadLetter;
+use table::rows::{Counts, DeadLetter};
 use table::scan::Overlay;
 use table::{RowId, Rows};
 
@@ -77,7 +77,9 @@ pub struct RegionNumbers {
     pub region: RegionId,
     pub numbers: Numbers,
     pub has_lease: bool,
-    /// By table id: rows and bytes in the cache are not told apart; what is wrong with it is.
+    /// By table id.
+    pub tables: Vec<(u32, Counts)>,
+    /// Tables that cannot be written back, by id.
     pub troubles: Vec<(u32, String)>,
     /// Backends that are not asked at present, and why.
     pub down: Vec<(String, String)>,
@@ -203,6 +205,7 @@ impl Core {
                 region: id,
                 numbers: numbers.unwrap_or_default(),
                 has_lease: desk.leader.has_lease(rows, now_ms),
+                tables: rows.counts().collect(),
                 troubles: troubles(desk),
                 down: {
                     let down = desk.leader.backends_down(now_ms);

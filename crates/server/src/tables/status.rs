@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::{Refusal, SLOT_COUNT};
 use table::RowId;
 use table::leader::Numbers;
-use table::rows::DeadLetter;
+use table::rows::{Counts, DeadLetter};
 
 use super::{Ask, Told};
 use crate::cores::{Core, NOWHERE, RegionId};
@@ -29,6 +29,8 @@ pub struct Status {
     pub leases: usize,
     /// Sums; the lag is the largest.
     pub numbers: Numbers,
+    /// By table id.
+    pub tables: BTreeMap<u32, Counts>,
     /// Why tables cannot be written back, by id; in how many regions.
     pub troubles: BTreeMap<u32, (String, usize)>,
     /// Backends that are not asked for rows at present; by how many regions.
@@ -57,6 +59,9 @@ pub async fn status(core: &Rc<Core>) -> Status {
         status.slots += slots;
         status.leases += usize::from(region.has_lease);
         add(&mut status.numbers, &region.numbers);
+        for (table, counts) in region.tables {
+            count(status.tables.entry(table).or_default(), counts);
+        }
         for (table, why) in region.troubles {
             let trouble = status.troubles.entry(table).or_insert((why, 0));
             trouble.1 += 1;
@@ -67,6 +72,13 @@ pub async fn status(core: &Rc<Core>) -> Status {
         }
     }
     status
+}
+
+/// Adds what a region has of a table.
+pub fn count(sum: &mut Counts, one: Counts) {
+    sum.rows += one.rows;
+    sum.dirty += one.dirty;
+    sum.dead += one.dead;
 }
 
 fn add(sum: &mut Numbers, one: &Numbers) {

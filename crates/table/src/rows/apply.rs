@@ -149,11 +149,7 @@ impl Rows {
             // values of dropped fields go when their row is written next
             Some(tab) => tab.schema = table.into(),
             None => {
-                let tab = Tab {
-                    schema: table.into(),
-                    rows: Default::default(),
-                };
-                self.tables.insert(id, tab);
+                self.tables.insert(id, Tab::new(table));
             }
         }
     }

@@ -125,12 +125,12 @@ impl Rows {
                 if schema.id != id {
                     return Err(Corrupt("a table in the place of another"));
                 }
-                let rows = self.tables.remove(&id).map(|tab| tab.rows);
-                let tab = Tab {
-                    schema: schema.into(),
-                    rows: rows.unwrap_or_default(),
-                };
-                self.tables.insert(id, tab);
+                match self.tables.get_mut(&id) {
+                    Some(tab) => tab.schema = schema.into(),
+                    None => {
+                        self.tables.insert(id, Tab::new(schema));
+                    }
+                }
             }
             (Place::Schema(id), None) => {
                 self.remove_table(id);

@@ -62,12 +62,28 @@ pub fn status<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Repl
         let catalogue = session.shared().catalogue.load_full();
         let status = status_of(session, &catalogue).await;
         let numbers = named(&status);
-        reply.map(numbers.len() + 3);
+        reply.map(numbers.len() + 4);
         reply.bulk(b"tables");
         reply.int(catalogue.tables.len() as i64);
         for (name, number) in numbers {
             reply.bulk(name.as_bytes());
             reply.int(number as i64);
+        }
+        reply.bulk(b"per_table");
+        reply.array(catalogue.tables.len());
+        for (id, table) in &catalogue.tables {
+            let counts = status.tables.get(id).copied().unwrap_or_default();
+            reply.map(4);
+            reply.bulk(b"table");
+            reply.bulk(table.name.as_bytes());
+            for (name, count) in [
+                ("rows", counts.rows),
+                ("dirty", counts.dirty),
+                ("dead", counts.dead),
+            ] {
+                reply.bulk(name.as_bytes());
+                reply.int(count as i64);
+            }
         }
         reply.bulk(b"troubles");
         reply.array(status.troubles.len());
@@ -179,14 +195,18 @@ pub async fn section(session: &Session, only: Option<&[u8]>) -> String {
         let backend = shared.sql.backend(&table.backend);
         let of = backend.map(|it| it.counters.of_table(table.id));
         let of = of.unwrap_or_default();
+        let counts = status.tables.get(&table.id).copied().unwrap_or_default();
         let _ = write!(
             text,
-            "table:name={},backend={},sqlname={},epoch={},fields={},loads={},loaded={},flushes={},flushed={},refused={},conflicts={},faults={},in_trouble={}\r\n",
+            "table:name={},backend={},sqlname={},epoch={},fields={},rows={},dirty={},dead={},loads={},loaded={},flushes={},flushed={},refused={},conflicts={},faults={},in_trouble={}\r\n",
             table.name,
             table.backend,
             table.sql_name,
             table.epoch,
             table.fields.len(),
+            counts.rows,
+            counts.dirty,
+            counts.dead,
             of.loads,
             of.loaded_rows,
             of.flushes,

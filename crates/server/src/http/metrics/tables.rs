@@ -1,11 +1,16 @@
 //! Numbers of tables: rows cached in the regions this node leads, what SQL still lacks, and what the databases were asked.
 
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+
+use table::rows::Counts;
 
 use super::text::{Page, Type};
 use crate::Shared;
 use crate::stats::{Counter, TableGauges};
 use crate::tables::sql::{BOUNDS_US, Histogram};
+use crate::tables::status::count;
 
 type Gauge = (&'static str, &'static str, fn(&TableGauges) -> &Counter);
 
@@ -38,12 +43,36 @@ const GAUGES: [Gauge; 6] = [
     ),
 ];
 
+type ByTable = (&'static str, &'static str, fn(Counts) -> usize);
+
+const BY_TABLE: [ByTable; 3] = [
+    (
+        "neokv_rows_of_table",
+        "Rows of a table in the cache.",
+        |it| it.rows,
+    ),
+    (
+        "neokv_dirty_rows_of_table",
+        "Rows of a table whose last change SQL does not have yet, dead letters left out.",
+        |it| it.dirty,
+    ),
+    (
+        "neokv_dead_letters_of_table",
+        "Rows of a table that SQL does not take.",
+        |it| it.dead,
+    ),
+];
+
 pub fn add(page: &mut Page, shared: &Shared) {
     if shared.catalogue_version() == 0 {
         return;
     }
-    let tables = shared.catalogue.load().tables.len();
-    page.gauge("neokv_tables", "Tables that are declared.", tables);
+    let catalogue = shared.catalogue.load();
+    page.gauge(
+        "neokv_tables",
+        "Tables that are declared.",
+        catalogue.tables.len(),
+    );
     let cores = || shared.stats.iter().map(|core| &core.regions.tables);
     for (name, help, of) in GAUGES {
         let sum: u64 = cores().map(|gauges| of(gauges).get()).sum();
@@ -55,6 +84,20 @@ pub fn add(page: &mut Page, shared: &Shared) {
         "Age of the oldest change that SQL lacks, dead letters left out.",
         lag_ms.unwrap_or(0) as f64 / 1000.0,
     );
+    let mut counts: BTreeMap<u32, Counts> = BTreeMap::new();
+    for gauges in cores() {
+        let by_table = gauges.by_table.lock();
+        for (table, one) in &*by_table.unwrap_or_else(PoisonError::into_inner) {
+            count(counts.entry(*table).or_default(), *one);
+        }
+    }
+    for (name, help, of) in BY_TABLE {
+        page.family(name, Type::Gauge, help);
+        for (id, table) in &catalogue.tables {
+            let counts = counts.get(id).copied().unwrap_or_default();
+            page.line(name, &[("table", &table.name)], of(counts));
+        }
+    }
     let backends = || shared.sql.backends().map(|it| (it.name(), it));
     let faults = "neokv_sql_faults_total";
     page.family(
