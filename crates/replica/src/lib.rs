@@ -134,4 +134,4 @@ pub use replica::Replica;
 pub use snapshot::{SnapshotHead, snapshot_head};
 pub use standing::Standing;
 pub use step::Unfit;
-pub use wire::{decode_message, encode_message};
+pub use wire::{decode_message, encode_message, keeps_order, payload_bytes};

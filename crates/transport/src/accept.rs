@@ -214,7 +214,7 @@ async fn host(
     liveness::on_connected(shared, node, &state);
     tokio::select! {
         ended = connection.run(stream) => note_garbage(shared, node, address, &ended),
-        () = guest.stop.cancelled() => { connection.outbox.close(); }
+        () = guest.stop.cancelled() => { connection.outbox.close(connection.shared.config.bounds()); }
     }
     // Our own connection to it will tell, if we have one and it stands or is being made.
     let no_more = !shared.has_open_link(node);

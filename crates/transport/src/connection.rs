@@ -2,7 +2,8 @@
 //!
 //! Reading, writing and listening for silence go on side by side in one task, so that a peer that
 //! does not read cannot keep us from hearing it, nor from noticing that there is nothing to hear.
-//! All that waits goes into one frame and one write; the next frame gathers meanwhile.
+//! All that waits goes into one frame and one write; the next frame gathers meanwhile. Large messages go
+//! in parts (`drain`, `assembly`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,10 +13,12 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 
+use crate::assembly::Assembly;
 use crate::call::{Asked, Reply};
 use crate::counters::{Tally, add};
+use crate::drain::Drain;
 use crate::liveness;
-use crate::outbox::{Drain, Outbox};
+use crate::outbox::Outbox;
 use crate::stream::{Heard, Listening, Stream};
 use crate::transport::Shared;
 use crate::wire::{self, Frame, FrameWriter};
@@ -61,13 +64,13 @@ impl Connection {
             connection: self.heard.clone(),
             node: self.node_heard.clone(),
         };
-        let mut drain = Drain::new();
+        let mut drain = Drain::new(self.shared.config.bounds());
         let ended = tokio::select! {
             ended = self.read(read) => ended,
             ended = self.write(write, &mut drain) => ended,
             () = liveness::silence(&self.shared, &self.heard) => Ended::Silent,
         };
-        let lost = drain.abandon(&self.outbox) + self.outbox.close();
+        let lost = drain.abandon(&self.outbox) + self.outbox.close(self.shared.config.bounds());
         add(&self.tally.dropped_messages, lost);
         ended
     }
@@ -108,6 +111,7 @@ impl Connection {
             .max_frame_length(self.shared.config.frame_bytes_max)
             .new_codec();
         let mut frames = FramedRead::with_capacity(read, codec, 64 * 1024);
+        let mut assembly = Assembly::default();
         loop {
             let bytes = match frames.next().await {
                 Some(Ok(bytes)) => bytes.freeze(),
@@ -117,16 +121,23 @@ impl Connection {
                 Some(Err(error)) => return Ended::Io(error),
                 None => return Ended::Closed,
             };
-            if let Err(reason) = self.on_frame(bytes) {
+            if let Err(reason) = self.on_frame(bytes, &mut assembly) {
                 return Ended::Garbage(reason.to_owned());
             }
         }
     }
 
-    fn on_frame(&self, bytes: Bytes) -> Result<(), &'static str> {
+    fn on_frame(&self, bytes: Bytes, assembly: &mut Assembly) -> Result<(), &'static str> {
         add(&self.tally.received_bytes, bytes.len() + 4);
         add(&self.tally.received_frames, 1);
-        let frame = wire::decode_frame(bytes)?;
+        let mut frame = wire::decode_frame(bytes)?;
+        match &self.side {
+            Side::Accepted { raft: true, .. } => {
+                assembly.take(&mut frame, self.shared.config.frame_bytes_max)?;
+            }
+            _ if frame.part.is_some() => return Err("a part of a Raft message from no peer"),
+            _ => {}
+        }
         match &self.side {
             Side::Dialled { link } => self.on_answers(*link, frame),
             Side::Accepted { asked, raft } => self.on_asked(asked, *raft, frame),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 
 use prost::Message;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -16,6 +17,9 @@ use crate::transport::{Identity, Shared};
 use crate::wire::{
     self, HANDSHAKE_BYTES_MAX, Hello, PREFACE_BYTES, Purpose, VERSION, Welcome, read_preface,
 };
+
+/// What the kernel holds of a connection beyond what the line carries.
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub async fn dial(
     let attempt = async {
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
+        // What the kernel has taken and not sent cannot be overtaken any more.
+        let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES);
         let mut stream = match &shared.armour {
             Some(armour) => armour.connect(socket, address).await.map_err(tls_words)?,
             None => Stream::Plain(socket),

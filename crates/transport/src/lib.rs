@@ -18,14 +18,17 @@
 //! - **Two nodes that talk agree who they are**: cluster id, both node ids, and one process per id.
 //!
 //! One file per thing: `wire` is what travels, `handshake` the first words, `link` dials and
-//! `accept` listens, `connection` reads and writes, `outbox` is what waits, `call` the calls,
+//! `accept` listens, `connection` reads and writes, `outbox` is what waits, `drain` and `assembly` cut large messages and put them
+//! together, `call` the calls,
 //! `liveness` who is heard, `snapshot/` the transfers, `tls` the armour. `transport` holds it together.
 
 mod accept;
+mod assembly;
 mod call;
 mod config;
 mod connection;
 mod counters;
+mod drain;
 mod handler;
 mod handshake;
 mod link;

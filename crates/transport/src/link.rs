@@ -75,7 +75,7 @@ impl Link {
     /// No connection for now: nothing may wait.
     fn fail(&self, shared: &Shared, why: &str) {
         why.clone_into(&mut self.failure.lock().unwrap_or_else(PoisonError::into_inner));
-        let lost = self.outbox.close();
+        let lost = self.outbox.close(shared.config.bounds());
         add(&self.tally.dropped_messages, lost);
         let error = CallError::Unreachable(why.to_owned());
         shared.calls.fail_link(self.id, &error);
@@ -117,7 +117,7 @@ pub async fn keep(shared: Arc<Shared>, link: Arc<Link>, state: Arc<NodeState>) {
             }
             Err(error) => on_failed(&shared, &link, &state, &error),
         }
-        link.outbox.close();
+        link.outbox.close(shared.config.bounds());
         tokio::select! {
             () = link.stop.cancelled() => break,
             () = tokio::time::sleep(backoff.next()) => {}
@@ -185,7 +185,7 @@ pub async fn visit(shared: Arc<Shared>, link: Arc<Link>) {
                 () = link.stop.cancelled() => Ended::Closed,
             };
             shared.forget_address(&link);
-            link.outbox.close();
+            link.outbox.close(shared.config.bounds());
             shared.calls.fail_link(link.id, &CallError::Disconnected);
             if let Ended::Garbage(what) = ended {
                 let line = format!("connection to {}: it sent {what}", link.address);

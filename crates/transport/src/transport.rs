@@ -21,6 +21,7 @@ use crate::accept::{self, Doorkeeper};
 use crate::call::{CallError, CallResult, CallTable, PendingCall, Reply, Target};
 use crate::config::Config;
 use crate::counters::{Counters, Tally, add};
+use crate::drain::PART_BYTES;
 use crate::handler::Handler;
 use crate::link::{self, Link};
 use crate::liveness::{self, Liveness};
@@ -291,18 +292,38 @@ impl Transport {
                 return false;
             }
         }
-        let (count, bounds) = (messages.len(), config.bounds());
-        let taken = link.outbox.push_raft(messages, bounds);
-        if !taken {
-            add(&link.tally.dropped_messages, count);
+        let count = messages.len();
+        let dropped = link.outbox.push_raft(messages, config.bounds());
+        if dropped > 0 {
+            add(&link.tally.dropped_messages, dropped);
         }
-        taken
+        dropped < count
+    }
+
+    /// Whether a message of so many bytes would be taken: a large one is not while another is on its way. Who asks
+    /// first need not make one in vain.
+    pub fn has_room(&self, node: u64, bytes: usize) -> bool {
+        let shared = self.shared();
+        let bounds = shared.config.bounds();
+        if bytes <= bounds.large {
+            return true;
+        }
+        let links = shared.links.load();
+        let link = links.get(&node);
+        link.is_none_or(|link| link.outbox.has_room(bytes, bounds))
     }
 
     /// One message; many go better as a batch.
     pub fn send(&self, node: u64, region: u64, body: impl Into<Bytes>) -> bool {
         let body = body.into();
-        self.send_batch(node, vec![RaftMessage { region, body }])
+        self.send_batch(
+            node,
+            vec![RaftMessage {
+                region,
+                body,
+                overtakes: false,
+            }],
+        )
     }
 
     /// Asks a node or an address. The call is under way when this returns; await the result in any
@@ -427,10 +448,11 @@ impl Shared {
 }
 
 impl Config {
-    fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             bytes: self.queue_bytes,
             messages: self.queue_messages,
+            large: self.batch_bytes.max(PART_BYTES),
         }
     }
 }

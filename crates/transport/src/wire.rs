@@ -10,11 +10,12 @@
 //!  acceptor: | NEOKVP | vers. | len | Welcome { node, cluster, refusal, reason }        |
 //!
 //!  then, both ways, for peers and calls:
-//!            | len | Frame: raft* calls* answers* beat |
+//!            | len | Frame: raft* calls* answers* beat part |
+//!                      │     │      │        │    └ 5: { region, left, body }
 //!                      │     │      │        └ 4: said when nothing else was for a while
 //!                      │     │      └ 3: { id, status, body }
 //!                      │     └ 2: { id, method, body }
-//!                      └ 1: { region, body }
+//!                      └ 1: { region, body, overtakes }
 //!  or, for a snapshot: | len | Parcel: offer | answer | chunk | finish | verdict | alive |
 //! ```
 //!
@@ -93,6 +94,22 @@ pub struct RaftMessage {
     pub region: u64,
     #[prost(bytes = "bytes", tag = "2")]
     pub body: Bytes,
+    /// It need not wait for a large message of its region that was sent before it (heartbeats).
+    #[prost(bool, tag = "3")]
+    pub overtakes: bool,
+}
+
+/// A part of a Raft message that is too large to hold up all others. Those of one message come one to a frame,
+/// in order, and no other message's between them.
+#[derive(Clone, PartialEq, Message)]
+pub struct Part {
+    #[prost(uint64, tag = "1")]
+    pub region: u64,
+    /// Bytes that come after these.
+    #[prost(uint64, tag = "2")]
+    pub left: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub body: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -135,12 +152,15 @@ pub struct Frame {
     pub answers: Vec<Answer>,
     #[prost(uint64, tag = "4")]
     pub beat: u64,
+    #[prost(message, optional, tag = "5")]
+    pub part: Option<Part>,
 }
 
 pub const RAFT: u32 = 1;
 pub const CALLS: u32 = 2;
 pub const ANSWERS: u32 = 3;
 pub const BEAT: u32 = 4;
+pub const PART: u32 = 5;
 
 /// A frame is written in place: room for its length, fields one by one, then the length. What the
 /// `LengthDelimited` codec would write, without the copy it makes.
@@ -355,6 +375,7 @@ mod tests {
         let message = RaftMessage {
             region: 7,
             body: Bytes::from_static(b"abc"),
+            overtakes: true,
         };
         let frame = Frame {
             raft: vec![message.clone(), message.clone()],

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peers::*;
 use transport::Config;
@@ -206,4 +206,75 @@ fn handles_are_shared_between_threads() {
     let ears: Arc<Ears> = one.ears.clone();
     drop(one);
     assert_eq!(Arc::strong_count(&ears), 1, "everything was let go");
+}
+
+/// A large message on a slow line takes seconds; what may overtake it and what is of other regions does not wait for
+/// it, and what follows it in its region comes behind it.
+#[test]
+fn a_large_message_holds_up_nobody_else() {
+    const LARGE: usize = 24 << 20;
+    let large = Config {
+        frame_bytes_max: 64 << 20,
+        ..config(1)
+    };
+    let two = node(Config {
+        node_id: 2,
+        ..large.clone()
+    });
+    let one = node(large);
+    let proxy = Proxy::new(&two.address);
+    one.transport.set_peer(2, &proxy.address[..]);
+    until("1 hears 2", || one.transport.is_up(2));
+    proxy.set_rate(8 << 20);
+
+    let begin = Instant::now();
+    let body: Vec<u8> = (0..LARGE).map(|at| (at / 1000) as u8).collect();
+    assert!(one.transport.send(2, 1, body.clone()));
+    assert!(one.transport.send(2, 1, "behind"));
+    assert!(!one.transport.has_room(2, 60 << 20), "one at a time");
+    assert!(one.transport.has_room(2, 1000));
+    let arrived = |part: &[u8]| {
+        let raft = two.ears.raft.lock().unwrap();
+        raft.iter().any(|(_, _, body)| body[..] == *part)
+    };
+    let is_through = || {
+        let raft = two.ears.raft.lock().unwrap();
+        raft.iter().any(|(_, _, body)| body.len() == LARGE)
+    };
+    let (mut longest, mut beats) = (Duration::ZERO, 0_u32);
+    while !is_through() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        // A heartbeat of its region, and something of another one.
+        let sent = Instant::now();
+        beats += 1;
+        let (beat, other) = (format!("beat {beats}"), format!("other {beats}"));
+        let beat_message = transport::RaftMessage {
+            overtakes: true,
+            ..message(1, beat.clone())
+        };
+        let batch = vec![beat_message, message(2, other.clone())];
+        assert!(one.transport.send_batch(2, batch));
+        until("both arrive", || {
+            arrived(beat.as_bytes()) && arrived(other.as_bytes())
+        });
+        longest = longest.max(sent.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let took = begin.elapsed();
+    println!("{LARGE} bytes in {took:?}, {beats} beats meanwhile, the slowest in {longest:?}");
+    assert!(took > Duration::from_secs(2), "the line is slow: {took:?}");
+    assert!(longest < took / 4, "{longest:?} of {took:?}");
+    assert!(beats > 10, "{beats}");
+    until("what was behind it", || arrived(b"behind"));
+    let raft = two.ears.raft.lock().unwrap();
+    let of_region: Vec<&[u8]> = raft
+        .iter()
+        .filter(|(_, region, body)| *region == 1 && !body.starts_with(b"beat"))
+        .map(|(_, _, body)| &body[..])
+        .collect();
+    assert!(of_region == [&body[..], b"behind"], "whole, and in order");
+    drop(raft);
+    assert_eq!(counters(&one, 2).waiting_bytes, 0);
+    assert_eq!(counters(&one, 2).dropped_messages, 0);
+    assert!(one.transport.has_room(2, 60 << 20));
 }

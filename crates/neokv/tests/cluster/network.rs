@@ -112,6 +112,25 @@ impl Network {
         }
     }
 
+    /// What `node` sends takes its time; false if there is no way to do that here.
+    pub fn slow(&self, node: usize, rate: &str) -> bool {
+        let space = self.namespace(node);
+        let line =
+            format!("-n {space} qdisc add dev eth0 root tbf rate {rate} burst 32k latency 50ms");
+        let done = Command::new("tc").args(line.split(' ')).status();
+        let is_done = done.is_ok_and(|status| status.success());
+        if !is_done {
+            eprintln!("SKIPPED: no slow lines here (tc)");
+        }
+        is_done
+    }
+
+    pub fn fast(&self, node: usize) {
+        let space = self.namespace(node);
+        let line = format!("-n {space} qdisc del dev eth0 root");
+        let _ = Command::new("tc").args(line.split(' ')).status();
+    }
+
     /// All is connected again.
     pub fn heal(&self) {
         for &node in &self.nodes {

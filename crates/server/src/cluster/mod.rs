@@ -183,7 +183,11 @@ impl Cluster {
 
     fn send(&self, node: NodeId, messages: Vec<(u64, Bytes)>) {
         let messages = messages.into_iter();
-        let messages = messages.map(|(region, body)| RaftMessage { region, body });
+        let messages = messages.map(|(region, body)| RaftMessage {
+            region,
+            body,
+            overtakes: false,
+        });
         self.transport.send_batch(node, messages.collect());
     }
 

@@ -90,7 +90,7 @@ impl Peers {
 /// Messages for one node, gathered during a turn.
 #[derive(Default)]
 pub struct Outbox {
-    by_node: HashMap<NodeId, Vec<(u64, Bytes)>>,
+    by_node: HashMap<NodeId, Vec<transport::RaftMessage>>,
 }
 
 impl Outbox {
@@ -98,7 +98,11 @@ impl Outbox {
         let mut bytes = Vec::with_capacity(128);
         encode_message(message, &mut bytes);
         let queue = self.by_node.entry(node).or_default();
-        queue.push((region, bytes.into()));
+        queue.push(transport::RaftMessage {
+            region,
+            body: bytes.into(),
+            overtakes: !replica::keeps_order(message),
+        });
     }
 }
 
@@ -231,9 +235,16 @@ impl Core {
         let mut outbox = self.outbox.borrow_mut();
         for (node, messages) in &mut outbox.by_node {
             if !messages.is_empty() {
-                cluster.send(*node, std::mem::take(messages));
+                let messages = std::mem::take(messages);
+                cluster.transport.send_batch(*node, messages);
             }
         }
+    }
+
+    fn has_room(&self, node: NodeId, message: &RaftMessage) -> bool {
+        let cluster = self.shared.cluster.as_ref();
+        let bytes = replica::payload_bytes(message);
+        bytes == 0 || cluster.is_none_or(|it| it.transport.has_room(node, bytes))
     }
 
     /// The part of a `Ready` that is about peers. What has to be told to others is left to
@@ -250,7 +261,11 @@ impl Core {
             let mut outbox = self.outbox.borrow_mut();
             for message in ready.messages.drain(..) {
                 // To a replica that nobody knows any more: nobody to send to.
-                if let Some(node) = peers.node_of(message.to) {
+                if let Some(node) = peers.node_of(message.to)
+                    // A large one is on its way: Raft, which hears answers to heartbeats meanwhile and no
+                    // acknowledgement, would send it again with every one of them.
+                    && self.has_room(node, &message)
+                {
                     outbox.push(node, peers.seat.region(), &message);
                 }
             }

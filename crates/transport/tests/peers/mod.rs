@@ -191,6 +191,7 @@ pub fn message(region: u64, body: impl Into<Bytes>) -> RaftMessage {
     RaftMessage {
         region,
         body: body.into(),
+        overtakes: false,
     }
 }
 
@@ -215,6 +216,8 @@ struct ProxyState {
     /// Flip a bit of the byte after so many from the dialler; negative: none.
     damage_after: AtomicI64,
     stalled: AtomicBool,
+    /// Bytes per second from the dialler; 0: no limit.
+    rate: AtomicU64,
     closed: AtomicBool,
     passed: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
@@ -223,12 +226,16 @@ struct ProxyState {
 impl Proxy {
     pub fn new(target: &str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // A slow line holds little.
+        let socket = socket2::SockRef::from(&listener);
+        socket.set_recv_buffer_size(64 * 1024).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let state = Arc::new(ProxyState {
             target: Mutex::new(target.parse().unwrap()),
             cut_after: AtomicI64::new(-1),
             damage_after: AtomicI64::new(-1),
             stalled: AtomicBool::new(false),
+            rate: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             passed: AtomicU64::new(0),
             sockets: Mutex::default(),
@@ -275,6 +282,11 @@ impl Proxy {
         self.state.stalled.store(stalled, Ordering::SeqCst);
     }
 
+    /// From the dialler, bytes per second.
+    pub fn set_rate(&self, rate: u64) {
+        self.state.rate.store(rate, Ordering::SeqCst);
+    }
+
     pub fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::SeqCst)
     }
@@ -307,6 +319,11 @@ impl ProxyState {
             }
             let mut pass = read;
             if forward {
+                let rate = self.rate.load(Ordering::SeqCst);
+                if rate > 0 {
+                    let taken = Duration::from_secs_f64(read as f64 / rate as f64);
+                    std::thread::sleep(taken);
+                }
                 self.passed.fetch_add(read as u64, Ordering::SeqCst);
                 let damage = self.damage_after.load(Ordering::SeqCst);
                 if damage >= 0 {
