@@ -194,8 +194,10 @@ impl Leader {
         self.tenure.turn(&self.limits, rows, now, has_work, out);
         self.loads.turn(&self.limits, rows, now, out);
         let ours = self.tenure.is_ours(&self.limits, rows, now);
-        self.writeback.turn(&self.limits, rows, now, ours, out);
+        self.writeback.propose(&self.limits, out);
         if ours {
+            let hurry = self.waits.is_any() || rows.bytes() > self.limits.soft_bytes;
+            self.writeback.turn(&self.limits, rows, now, hurry, out);
             self.evict.turn(&self.limits, rows, out);
         }
         self.waits.turn(rows, now, out);

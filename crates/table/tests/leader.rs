@@ -328,7 +328,7 @@ fn tables_take_turns() {
     }
     let mut order = Vec::new();
     for _ in 0..6 {
-        let sent = desk.turn(60);
+        let sent = desk.turn(100);
         for action in sent {
             if let Action::Flush {
                 number,
@@ -691,4 +691,35 @@ fn a_scan_shows_each_row_once() {
         }
         assert_eq!(shown, expected.clone().into_iter().collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn many_rows_wait_longer_unless_somebody_waits_for_them() {
+    let limits = Limits::default();
+    let sent_after = |count: u32, waits: bool| {
+        let mut desk = Desk::new(limits.clone());
+        desk.cache((0..count).map(id));
+        for key in 0..count {
+            desk.apply(set(id(key), 1));
+        }
+        if waits {
+            let deadline = desk.now + 5000;
+            desk.leader
+                .drain(&desk.rows, 1, deadline, desk.now)
+                .unwrap();
+        }
+        let mut sent = |ms: u64| {
+            desk.after(ms);
+            !flushes(desk.settle()).is_empty()
+        };
+        [0, 49, 2, 60, 380, 20]
+            .iter()
+            .take_while(|ms| !sent(**ms))
+            .count()
+    };
+    assert_eq!(sent_after(1, false), 2, "after 51 ms");
+    assert_eq!(sent_after(51, false), 3, "after 111 ms");
+    assert_eq!(sent_after(600, false), 5, "after 511 ms");
+    assert_eq!(sent_after(51, true), 2);
+    assert_eq!(sent_after(600, true), 0);
 }

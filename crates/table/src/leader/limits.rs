@@ -14,7 +14,7 @@ pub struct Limits {
     pub flush_bytes: usize,
     /// Flushes under way per backend.
     pub flush_batches: usize,
-    /// How long a change waits for others of its row and table.
+    /// How long a change waits for others of its row and table, if few rows do.
     pub linger: u64,
     /// Of one entry that the leader makes.
     pub entry_bytes: usize,

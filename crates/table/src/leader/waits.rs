@@ -82,6 +82,10 @@ impl Waits {
         })
     }
 
+    pub(super) fn is_any(&self) -> bool {
+        self.count > 0
+    }
+
     /// Something happened to the row.
     pub(super) fn look(&mut self, rows: &Rows, id: &RowId, out: &mut Vec<Action>) {
         let Some(waits) = self.rows.get_mut(id) else {

@@ -26,6 +26,11 @@ use crate::schema::Table;
 use super::backoff::Backoff;
 use super::{Action, Fault, Flush, Limits, Numbers, Wrote};
 
+/// When so many rows wait, they wait so many times longer, but at most so many milliseconds; fewer in between.
+const MANY_ROWS: u64 = 512;
+const MANY_TIMES: u64 = 10;
+const MANY_MS: u64 = 500;
+
 #[derive(Debug, Default)]
 pub struct Writeback {
     /// Never walked but to drop a table: its order is nobody's business.
@@ -97,6 +102,14 @@ struct Sent {
     at: u64,
 }
 
+/// How long the first of so many rows waits for further changes. Where many are changed, many are changed again: the longer they
+/// wait, the less there is to write.
+fn linger(limits: &Limits, rows: usize) -> u64 {
+    let rows = (rows as u64).min(MANY_ROWS);
+    let most = limits.linger.saturating_mul(MANY_TIMES).min(MANY_MS);
+    (limits.linger.saturating_mul(MANY_ROWS - rows) + most * rows) / MANY_ROWS
+}
+
 impl Writeback {
     /// Everything dirty is queued: SQL may lack it, or have it without our knowing.
     pub(super) fn new(rows: &Rows, now: u64) -> Writeback {
@@ -162,18 +175,15 @@ impl Writeback {
         }
     }
 
+    /// Sends what is due; only while the lease is ours. `hurry`: somebody waits for it.
     pub(super) fn turn(
         &mut self,
         limits: &Limits,
         rows: &Rows,
         now: u64,
-        lease_is_ours: bool,
+        hurry: bool,
         out: &mut Vec<Action>,
     ) {
-        self.propose(limits, out);
-        if !lease_is_ours {
-            return;
-        }
         let mut tables: Vec<u32> = self.queues.keys().copied().collect();
         let turned = tables.partition_point(|table| *table < self.first);
         tables.rotate_left(turned);
@@ -181,7 +191,7 @@ impl Writeback {
             let Some(table) = rows.table(id) else {
                 continue;
             };
-            while self.may_send(limits, table, now) {
+            while self.may_send(limits, table, now, hurry) {
                 let batch = self.take(limits, rows, table);
                 if !batch.is_empty() {
                     self.send(table, batch, now, out);
@@ -191,13 +201,18 @@ impl Writeback {
         }
     }
 
-    fn may_send(&self, limits: &Limits, table: &Table, now: u64) -> bool {
+    fn may_send(&self, limits: &Limits, table: &Table, now: u64, hurry: bool) -> bool {
         let Some(queue) = self.queues.get(&table.id) else {
             return false;
         };
-        let due = |first: &Place| first.at.saturating_add(limits.linger) <= now;
+        let linger = match hurry {
+            true if queue.waiting.len() >= limits.flush_rows => 0,
+            true => limits.linger,
+            false => linger(limits, queue.waiting.len()),
+        };
+        let due = |first: &Place| first.at.saturating_add(linger) <= now;
         let flying = self.backends.get(&table.backend).copied().unwrap_or(0);
-        (queue.waiting.len() >= limits.flush_rows || queue.waiting.front().is_some_and(due))
+        queue.waiting.front().is_some_and(due)
             && queue.backoff.may_send(now, queue.flying)
             && flying < limits.flush_batches
     }
@@ -390,7 +405,8 @@ impl Writeback {
         })));
     }
 
-    fn propose(&mut self, limits: &Limits, out: &mut Vec<Action>) {
+    /// What SQL has is said in the log.
+    pub(super) fn propose(&mut self, limits: &Limits, out: &mut Vec<Action>) {
         while !self.confirmed.is_empty() {
             let count = self.confirmed.len().min(limits.entry_rows.max(1));
             let some = self.confirmed.drain(..count).collect();
