@@ -45,7 +45,7 @@ pub enum Kicked {
 #[derive(Default)]
 pub(crate) struct Tables {
     rows: Rows,
-    names: BTreeMap<Box<str>, u32>,
+    by_name: BTreeMap<Box<[u8]>, Arc<Table>>,
     /// Rows that commands looked for and that are not cached.
     missing: RefCell<Vec<RowId>>,
     /// What was done to rows, for the leader; nothing is noted unless somebody listens.
@@ -63,14 +63,13 @@ impl Tables {
             .iter()
             .take(name::NAME_BYTES_MAX + 1)
             .position(|&it| it == b':')?;
-        let name = std::str::from_utf8(key.get(..colon)?).ok()?;
-        let table = self.rows.table(*self.names.get(name)?)?;
+        let table = self.by_name.get(key.get(..colon)?)?;
         Some((table, colon + 1))
     }
 
     fn find_names(&mut self) {
-        let name = |table: &Arc<Table>| (table.name.as_str().into(), table.id);
-        self.names = self.rows.tables().map(name).collect();
+        let named = |table: &Arc<Table>| (table.name.as_bytes().into(), table.clone());
+        self.by_name = self.rows.tables().map(named).collect();
     }
 
     fn note(&mut self, applied: Applied) {
@@ -316,10 +315,12 @@ impl Keyspace {
         }
         let tables = self.tables.get_or_insert_default();
         if tables.broken.is_none() {
-            let done = restore_row(&mut tables.rows, key, value);
-            tables.broken = done.err().map(Into::into);
+            match restore_row(&mut tables.rows, key, value) {
+                Ok(Place::Row(_)) => {}
+                Ok(_) => tables.find_names(),
+                Err(damage) => tables.broken = Some(damage.into()),
+            }
         }
-        tables.find_names();
     }
 }
 
@@ -329,12 +330,14 @@ fn quarantined(why: &str) -> Refusal {
     ))
 }
 
-fn restore_row(rows: &mut Rows, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+/// What it is that was restored.
+fn restore_row(rows: &mut Rows, key: &[u8], value: Option<&[u8]>) -> Result<Place, String> {
     let damaged = |what: &str| format!("table row {} is damaged: {what}", key.escape_ascii());
     let (_, place) = layout::split_table_key(key).ok_or_else(|| damaged("its key"))?;
     let place = Place::decode(place).map_err(|corrupt| damaged(&corrupt.to_string()))?;
-    rows.restore_one(place, value)
-        .map_err(|corrupt| damaged(&corrupt.to_string()))
+    rows.restore_one(place.clone(), value)
+        .map_err(|corrupt| damaged(&corrupt.to_string()))?;
+    Ok(place)
 }
 
 impl View<'_> {
