@@ -8,13 +8,15 @@
 //! ```
 //!
 //! In the end, with nothing broken: drained, SQL has exactly what the cache has, no row is a dead letter, every row can leave the
-//! cache and comes back the same, all replicas are equal. `outage.rs` is the drill with the database stopped.
+//! cache and comes back the same, all replicas are equal. `outage.rs` is the drill with the database stopped, `together.rs`
+//! that in which all nodes die at once.
 
 mod faults;
 mod grpc;
 mod judge;
 mod model;
 mod outage;
+mod together;
 mod traffic;
 mod watch;
 
