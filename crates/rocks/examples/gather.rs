@@ -11,6 +11,10 @@ use std::time::Instant;
 use keyspace::rows::{Changes, Family, RowStore, WriteError};
 use rocks::{Behind, Limits, Store, StoreSettings};
 
+/// As in the server: what fresh memory costs is a part of it.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROWS: usize = 3_000_000;
 const OF_AN_ENTRY: usize = 500;
 

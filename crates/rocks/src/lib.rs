@@ -25,6 +25,7 @@
 //!
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
+mod ahead;
 mod behind;
 mod db;
 mod directory;

@@ -27,6 +27,7 @@ use raft_engine::env::{DefaultFileSystem, FileSystem};
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use replica::{LogError, LogStore, LogWrite};
 
+use crate::ahead::Ahead;
 use crate::directory::sync_folder;
 use crate::records::{self, MARK, MARKS};
 use crate::{LogSettings, OpenError};
@@ -46,7 +47,7 @@ impl MessageExt for Entries {
 
 /// The log of a node.
 pub struct Log<F: FileSystem = DefaultFileSystem> {
-    engine: ManuallyDrop<Engine<F>>,
+    engine: ManuallyDrop<Engine<Ahead<F>>>,
     /// Whether something was written that is not yet synced. Held during a write.
     unsynced: Mutex<bool>,
     failure: OnceLock<String>,
@@ -71,7 +72,7 @@ impl<F: FileSystem> Log<F> {
         let config = config(path, settings)?;
         // A hole in a region's indices makes it panic.
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            Engine::open_with_file_system(config, files)
+            Engine::open_with_file_system(config, Arc::new(Ahead(files)))
         }));
         let engine = match opened {
             Ok(Ok(engine)) => engine,
@@ -128,7 +129,7 @@ impl<F: FileSystem> Log<F> {
     /// Runs what may fail or panic; the first failure is remembered, and nothing runs after it.
     fn guarded<T>(
         &self,
-        run: impl FnOnce(&Engine<F>) -> raft_engine::Result<T>,
+        run: impl FnOnce(&Engine<Ahead<F>>) -> raft_engine::Result<T>,
     ) -> Result<T, LogError> {
         if let Some(reason) = self.failure.get() {
             return Err(LogError::Failed(reason.clone()));

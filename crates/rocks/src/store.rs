@@ -32,9 +32,6 @@ use crate::snapshot::Moment;
 use crate::told::Told;
 use crate::{OpenError, StoreSettings};
 
-/// A batch larger than this is not kept for the next write.
-const BATCH_KEPT_BYTES: usize = 16 << 20;
-
 /// Families whose rows begin with home and index id.
 pub(crate) const ROWS: [Family; 5] = [
     Family::Metadata,
@@ -256,7 +253,8 @@ impl RowStore for Store {
             });
             let size = batch.size_in_bytes();
             let written = db.write_opt(batch, &self.writes);
-            if size > BATCH_KEPT_BYTES {
+            // Room for what fills a memtable is used again: to have it zeroed each time is dear.
+            if size > self.settings.memtable_bytes * 3 / 2 {
                 *batch = WriteBatch::default();
             }
             match written {

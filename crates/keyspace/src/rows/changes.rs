@@ -150,6 +150,20 @@ impl Changes {
         self.orphans = Orphans::default();
     }
 
+    /// How many bytes there is room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Its room, all of it, for other changes.
+    pub fn into_room(mut self) -> Changes {
+        self.bytes.clear();
+        Changes {
+            bytes: self.bytes,
+            ..Changes::default()
+        }
+    }
+
     /// For a log entry that carries rows.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);

@@ -41,11 +41,10 @@ impl Batch {
         }
     }
 
-    /// All of these as one, the oldest first: of each row its last change.
-    pub fn fold(parts: &[Arc<Batch>]) -> Self {
-        let bytes = parts.iter().map(|part| part.size_bytes()).sum();
+    /// All of these as one, the oldest first: of each row its last change. Into `room`, which is empty.
+    pub fn fold(room: Changes, parts: &[Arc<Batch>]) -> Self {
         let all: Vec<&Changes> = parts.iter().map(|part| part.changes()).collect();
-        let mut changes = Changes::with_capacity(bytes);
+        let mut changes = room;
         let mut sorted = Vec::with_capacity(all.iter().map(|part| part.len()).sum());
         for_each_in_order(&all, |(family, key, value)| {
             sorted.push(changes.size_bytes());

@@ -20,14 +20,12 @@ use keyspace::rows::{Changes, WriteError};
 
 use super::Limits;
 use super::batch::Batch;
+use super::spare::Spare;
 
 /// Runs of about one size that become one.
 const ALIKE: usize = 4;
 /// Runs up to this size are alike, then those up to four times as much, and so on.
 const SMALLEST_RUN: usize = 1 << 20;
-/// Buffers kept for batches to come, and how large they may be.
-const SPARE: usize = 16;
-const SPARE_BYTES: usize = 2 << 20;
 
 pub(super) struct Line {
     limits: Limits,
@@ -56,8 +54,7 @@ struct Waiting {
     wanted: u64,
     stopping: bool,
     failed: Option<String>,
-    /// Room used again: fresh memory of this size costs more than what is written to it.
-    spare: Vec<Changes>,
+    spare: Spare,
 }
 
 /// What the thread does next.
@@ -163,7 +160,7 @@ impl Line {
         if waiting.bytes >= self.limits.most_bytes {
             return Err(WriteError::Busy);
         }
-        let room = waiting.spare.pop().unwrap_or_default();
+        let room = waiting.spare.small.pop().unwrap_or_default();
         let batch = Batch::new(room, changes);
         waiting.bytes += batch.size_bytes();
         waiting.fresh_bytes += batch.size_bytes();
@@ -264,6 +261,13 @@ impl Line {
         }
     }
 
+    /// Room for a run of these.
+    pub fn room_for(&self, parts: &[Arc<Batch>]) -> Changes {
+        let bytes = parts.iter().map(|part| part.size_bytes()).sum();
+        let room = self.lock().spare.take(bytes);
+        room.unwrap_or_else(|| Changes::with_capacity(bytes))
+    }
+
     /// These have become one run. Nobody else takes batches out, so they are still where they were.
     pub fn folded(&self, which: Range<usize>, parts: Vec<Arc<Batch>>, run: Batch) {
         let bytes: usize = parts.iter().map(|part| part.size_bytes()).sum();
@@ -281,7 +285,7 @@ impl Line {
             *place = Arc::new(run);
         }
         self.count.store(waiting.batches.len(), Ordering::Release);
-        keep_room(&mut waiting.spare, parts);
+        waiting.spare.keep(parts, self.limits.write_bytes);
     }
 
     /// These, all that waited then, are below, or never will be.
@@ -295,20 +299,11 @@ impl Line {
                 waiting.bytes -= batches.iter().map(|it| it.size_bytes()).sum::<usize>();
                 waiting.fresh_bytes = waiting.bytes;
                 self.count.store(waiting.batches.len(), Ordering::Release);
-                keep_room(&mut waiting.spare, batches);
+                waiting.spare.keep(batches, self.limits.write_bytes);
             }
             Err(reason) => waiting.failed = Some(reason),
         }
         drop(waiting);
         self.emptied.notify_all();
-    }
-}
-
-/// Room of batches that nobody reads any more.
-fn keep_room(spare: &mut Vec<Changes>, batches: Vec<Arc<Batch>>) {
-    for batch in batches.into_iter().filter_map(Arc::into_inner) {
-        if spare.len() < SPARE && batch.size_bytes() <= SPARE_BYTES {
-            spare.push(batch.into_changes());
-        }
     }
 }

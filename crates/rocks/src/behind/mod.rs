@@ -21,6 +21,7 @@ mod limits;
 mod line;
 mod merge;
 mod moment;
+mod spare;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ fn run(below: &dyn RowStore, line: &Line) {
     while let Some(work) = line.work() {
         match work {
             Work::Fold(which, parts) => {
-                let run = Batch::fold(&parts);
+                let run = Batch::fold(line.room_for(&parts), &parts);
                 line.folded(which, parts, run);
             }
             Work::Write(batches) => {
