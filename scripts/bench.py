@@ -268,6 +268,7 @@ def main():
         args.rounds, args.seconds = 1, 0.3
     if args.load is None:
         args.load = os.path.join(os.path.dirname(args.neokv), "load")
+    args.nothing = os.path.join(os.path.dirname(args.load), "nothing")
     # Ended from outside: still through every `finally`, which ends the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     args.durable_pipelines = [depth for depth in args.pipelines if depth in (1, 16)] or [1, 16]

@@ -1,7 +1,10 @@
 """The durable rows of `make bench`: redis-server with an append-only file beside neokv with its log and RocksDB.
 
-Servers are pinned to core 0 (neokv with one shard), the load generator to core 1, data on a real disk. Also here: neokv
-in memory, because some targets are ratios to it, and what either writes to the disk.
+In two shapes. *Pinned*: servers on core 0 (neokv with one shard), the load generator on core 1, for the CPU of an operation.
+*Whole machine*: nothing pinned, each server as it starts by itself, for the rate that a user of this machine gets. Data is on a
+real disk. Also here: neokv in memory, because some targets are ratios to it; what either writes to the disk; and `nothing`, a
+server that appends what comes to a file, syncs it once per turn and answers +OK: the bound of what any server can reach with
+this load generator, so that a target above it shows as what it is.
 """
 
 import random
@@ -57,17 +60,18 @@ class Turns:
     def __init__(self, args, load):
         self.args = args
         self.load = load
+        self.core = "1"
 
     def run(self, servers, command, space, pipeline, clients):
         runs = {name: [] for name in servers}
         requests = {}
         for name, server in servers.items():
             warm = max(clients * pipeline * 4, 2_000)
-            rps = self.load(server, command, space, pipeline, warm, "1", clients)["rps"]
+            rps = self.load(server, command, space, pipeline, warm, self.core, clients)["rps"]
             requests[name] = max(warm, int(rps * self.args.seconds))
         for n in range(self.args.rounds):
             for name in (list(servers) if n % 2 == 0 else reversed(list(servers))):
-                runs[name].append(self.load(servers[name], command, space, pipeline, requests[name], "1", clients))
+                runs[name].append(self.load(servers[name], command, space, pipeline, requests[name], self.core, clients))
         middle = {}
         for name, rounds in runs.items():
             middle[name] = sorted(rounds, key=lambda run: run["rps"])[len(rounds) // 2]
@@ -89,15 +93,19 @@ def row(label, clients, pipeline, names, found, notes):
     return gain
 
 
-def measure_writes(args, turns, sync):
+def measure_writes(args, turns, sync, pinned):
     """All commands, with 50 and 500 clients, on fresh servers per number of clients."""
-    names = ["redis", "neokv", "memory"]
-    header(names, f"writes, fsync {sync} (redis --appendfsync {sync}, neokv --log-sync {sync}, neokv --engine memory)")
+    core, shards = ("0", 1) if pinned else (None, None)
+    turns.core = "1" if pinned else None
+    names = ["redis", "neokv", "memory", "nothing"]
+    header(names, f"writes, fsync {sync}, {'pinned' if pinned else 'whole machine'} (redis --appendfsync {sync}, "
+                  f"neokv --log-sync {sync}, neokv --engine memory, nothing --sync)")
     results = []
     for clients in args.clients:
-        servers = {"redis": Server("redis", cores="0", sync=sync),
-                   "neokv": Server("neokv", neokv=args.neokv, cores="0", sync=sync),
-                   "memory": Server("neokv", neokv=args.neokv, cores="0")}
+        servers = {"redis": Server("redis", cores=core, sync=sync),
+                   "neokv": Server("neokv", neokv=args.neokv, cores=core, shards=shards, sync=sync),
+                   "memory": Server("neokv", neokv=args.neokv, cores=core, shards=shards),
+                   "nothing": Server("nothing", neokv=args.nothing, cores=core, sync=sync)}
         try:
             for server in servers.values():
                 server.start()
@@ -107,15 +115,16 @@ def measure_writes(args, turns, sync):
                     for server in servers.values():
                         with Client(server.port) as client:
                             client.ask("DEL", "pushed")
+                    bound = found["nothing"]["rps"] / found["redis"]["rps"]
                     cost = found["neokv"]["cpu_us"] / found["memory"]["cpu_us"]
                     gain = found["neokv"]["rps"] / found["redis"]["rps"]
-                    target = WRITE_TARGETS.get(clients) if sync == "always" else None
-                    cost_target = WRITE_CPU_TARGET if pipeline == 16 else None
+                    target = WRITE_TARGETS.get(clients) if sync == "always" and not pinned else None
+                    cost_target = WRITE_CPU_TARGET if pipeline == 16 and pinned else None
                     met, cheap = target is None or gain >= target, cost_target is None or cost <= cost_target
                     row(name, clients, pipeline, names, found,
-                        [verdict(met, target, "≥"), f"cpu {cost:.2f} x memory {verdict(cheap, cost_target, '≤')}"])
-                    results.append({"command": name, "sync": sync, "clients": clients, "pipeline": pipeline, "found": found,
-                                    "gain": gain, "cost": cost, "rounds": runs,
+                        [verdict(met, target, "≥"), f"bound {bound:.2f} x redis", f"cpu {cost:.2f} x memory {verdict(cheap, cost_target, '≤')}"])
+                    results.append({"command": name, "sync": sync, "pinned": pinned, "clients": clients, "pipeline": pipeline,
+                                    "found": found, "gain": gain, "bound": bound, "cost": cost, "rounds": runs,
                                     "met": None if target is None and cost_target is None else met and cheap})
         finally:
             for server in servers.values():
@@ -190,8 +199,9 @@ def settle(server, quiet=3.0, limit=60.0):
 def measure_durable(args, load, send_all):
     turns = Turns(args, load)
     results = []
-    for sync in ("always", "everysec"):
-        results += measure_writes(args, turns, sync)
+    for sync, pinned in (("always", False), ("always", True), ("everysec", True)):
+        results += measure_writes(args, turns, sync, pinned)
+    turns.core = "1"
     results += measure_reads(args, turns, send_all)
     results += measure_disk(args, send_all)
     return results

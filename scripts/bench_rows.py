@@ -2,7 +2,7 @@
 
 One node with its log on disk (fsync before OK), a throw-away PostgreSQL with its own defaults (fsync on), both on this machine; the
 database that neokv writes back to is the one that is measured beside it, in turns. Redis commands by redis-benchmark, SQL by
-pgbench with prepared statements. Also here: how many changes one statement carries, and how far SQL lags behind.
+pgbench with prepared statements; `bound` is a server that does nothing but sync and answer, under the same redis-benchmark. Also here: how many changes one statement carries, and how far SQL lags behind.
 """
 
 import glob
@@ -217,6 +217,11 @@ def measure_rows(args, load):
                 met = None if target is None else run["rps"] >= target * peer["rps"]
                 row(f"{name}, {CLIENTS} clients", run["rps"], peer["rps"], target and f"{target} x", met)
                 row(f"  cpu of the server, µs ({name})", run["cpu_us"], peer["cpu_us"], unit="")
+            with Server("nothing", neokv=args.nothing, sync="always") as nothing:
+                runs = [load(nothing, COMMANDS["row incr"], ROWS, 1, 50_000, None, CLIENTS) for _ in range(args.rounds)]
+                run = sorted(runs, key=lambda it: it["rps"])[len(runs) // 2]
+                row(f"bound: fsync and +OK, {CLIENTS} clients", run["rps"], direct["update"]["rps"])
+                row("  cpu of that server, µs", run["cpu_us"], direct["update"]["cpu_us"], unit="")
             for name, command in COMMANDS.items():
                 for depth in (16, 64):
                     before = numbers(server)
@@ -226,7 +231,8 @@ def measure_rows(args, load):
                         runs.append(load(server, command, ROWS, depth, max(20_000, int(warm["rps"] * seconds)), None, CLIENTS))
                     run = sorted(runs, key=lambda it: it["rps"])[len(runs) // 2]
                     target = f"{PER_SECOND:,}/s" if depth == 64 else None
-                    row(f"{name}, pipelined by {depth}", run["rps"], None, target,
+                    peer = direct["select" if name == "row get" else "update"]
+                    row(f"{name}, pipelined by {depth}", run["rps"], peer["rps"], target,
                         None if target is None else run["rps"] >= PER_SECOND)
                     row(f"  cpu of the server, µs ({name})", run["cpu_us"], unit="")
                     if name != "row get":

@@ -30,7 +30,8 @@ def disk_folder():
 
 
 class Server:
-    """A running neokv or redis-server; a context manager that leaves nothing behind.
+    """A running neokv or redis-server; a context manager that leaves nothing behind. Or `nothing`, which answers every
+    command with +OK and does nothing else (crates/load): `neokv` is then its path.
 
     `sync` (always, everysec, no) makes it durable: neokv on rocksdb, redis-server with an append-only file, with the data
     on a real disk. Without it both are in memory.
@@ -68,9 +69,15 @@ class Server:
             if self.sync:
                 # A rewrite would be a second process whose cost nobody counts.
                 command += ["--appendonly", "yes", "--appendfsync", self.sync, "--auto-aof-rewrite-percentage", "0"]
+        elif self.kind == "nothing":
+            command = [self.neokv, "--port", str(self.port)]
+            if self.sync:
+                command += ["--sync", os.path.join(self.data, "came")]
         else:
             command = [self.neokv, "server", "--redis-port", str(self.port), "--bind", "127.0.0.1",
-                       "--num-shards", str(self.shards), "--enable-debug-command", "yes"]
+                       "--enable-debug-command", "yes"]
+            if self.shards is not None:
+                command += ["--num-shards", str(self.shards)]
             if self.sync:
                 command += ["--engine", "rocksdb", "--data-dir", self.data, "--log-sync", self.sync]
             else:
