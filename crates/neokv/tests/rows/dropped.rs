@@ -1,7 +1,7 @@
 //! A table goes and its SQL table stays: nothing that was acknowledged is missing there, however late it was changed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -35,6 +35,7 @@ fn what_is_changed_while_a_table_is_dropped_is_in_sql() {
             .collect();
         std::thread::sleep(Duration::from_millis(300));
         let client = &mut rows.client();
+        let began = Instant::now();
         let done = call::<String>(client, "ROW.TABLE DROP users KEEPSQL");
         assert_eq!(done, "OK");
         let sql = rows.sql();
@@ -43,6 +44,11 @@ fn what_is_changed_while_a_table_is_dropped_is_in_sql() {
             .collect();
         dropped.store(true, Ordering::Relaxed);
         let last: Vec<i64> = writing.into_iter().map(|it| it.join().unwrap()).collect();
+        let took = began.elapsed();
+        assert!(
+            took < Duration::from_secs(12),
+            "nobody is forgotten: {took:?}"
+        );
         assert_eq!(at_once, last, "SQL has every change when the table is gone");
         last
     });

@@ -69,7 +69,8 @@ struct Todo {
     letters: Vec<usize>,
     batches: Vec<BatchBox>,
     closed: Vec<u64>,
-    proposes: bool,
+    /// There is something for the next entry, or what waited for it may go now.
+    composes: bool,
     term: u64,
 }
 
@@ -287,6 +288,7 @@ impl Core {
                 .follow(&catalogue, rows, is_quiet, now_ms, propose)
             {
                 region.catalogue_seen = catalogue.version;
+                todo.composes = true; // commands wait for this
             }
         }
         let out = &mut desk.out;
@@ -296,7 +298,7 @@ impl Core {
         if !applied.is_empty() {
             todo.batches = std::mem::take(&mut desk.behind);
         }
-        todo.proposes = desk.has_proposals();
+        todo.composes |= desk.has_proposals();
         todo
     }
 
@@ -313,7 +315,7 @@ impl Core {
         for action in todo.actions {
             self.act(id, todo.term, action);
         }
-        if todo.proposes {
+        if todo.composes {
             let mut turns = self.turns.borrow_mut();
             if !turns.contains(&id) {
                 turns.push(id);
