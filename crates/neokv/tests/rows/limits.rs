@@ -122,7 +122,7 @@ fn at_the_hard_limit_what_needs_room_is_refused_and_the_rest_goes_on() {
 
     // Nobody has left, above the soft limit or not, and everything but what grows goes on, through whatever command.
     std::thread::sleep(Duration::from_millis(500));
-    let began = Instant::now();
+    let mut slowest = Duration::ZERO;
     for (n, row) in names.iter().enumerate() {
         assert_eq!(
             text(client, &format!("HGET users:{row} name")),
@@ -132,7 +132,9 @@ fn at_the_hard_limit_what_needs_room_is_refused_and_the_rest_goes_on() {
             0 => format!("HINCRBY users:{row} age 5"),
             _ => format!("ROW.INCRBY users:{row} age 5"),
         };
+        let began = Instant::now();
         call::<Value>(client, &add);
+        slowest = slowest.max(began.elapsed());
     }
     let still = numbers(client);
     assert_eq!((still["dirty"], still["kicked"]), (200, 0), "{still:?}");
@@ -147,11 +149,8 @@ fn at_the_hard_limit_what_needs_room_is_refused_and_the_rest_goes_on() {
     assert!(!rename(client, row, "yy"), "longer by one");
     let told = try_call::<Value>(client, &format!("HSET users:{row} tag t"));
     assert!(told.is_err(), "a field it did not have: {told:?}");
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        began.elapsed()
-    );
+    // A row that is waited for takes five seconds.
+    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
     assert_eq!(
         text(client, "SET plain 1"),
         "OK",
