@@ -25,6 +25,10 @@ use crate::tables::sql::Sql;
 const HEAR_OF_TABLES: Duration = Duration::from_secs(3);
 const LISTEN: Duration = Duration::from_millis(10);
 
+pub const UNHEARD: Refusal = Refusal::new(
+    "TRYAGAIN this node has not heard since its start which tables there are; is the meta service reachable?",
+);
+
 pub struct Shared {
     pub settings: SettingsCell,
     pub commands: Commands,
@@ -158,13 +162,12 @@ impl Shared {
     pub fn unheard_or(&self, refusal: Refusal) -> Refusal {
         match self.has_heard_tables() {
             true => refusal,
-            false => Refusal::new(
-                "TRYAGAIN this node has not heard since its start which tables there are; is the meta service reachable?",
-            ),
+            false => UNHEARD,
         }
     }
 
-    fn has_heard_tables(&self) -> bool {
+    /// Whether this node may know which tables there are: it is alone, or meta has told it since its start.
+    pub fn has_heard_tables(&self) -> bool {
         let cluster = self.cluster.as_ref();
         cluster.is_none_or(|cluster| cluster.has_heard_tables())
     }

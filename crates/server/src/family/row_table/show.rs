@@ -7,13 +7,18 @@ use table::leader::Fault;
 use table::{Table, show_fields};
 
 use super::only_durable;
+use crate::shared::UNHEARD;
 use crate::tables::sql::Backend;
 use crate::{Later, Session};
 
 pub fn list<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
         only_durable(session.shared())?;
-        let catalogue = session.shared().known_tables().await;
+        let shared = session.shared();
+        let catalogue = shared.known_tables().await;
+        if catalogue.tables.is_empty() && !shared.has_heard_tables() {
+            return Err(UNHEARD); // "none" would be a guess
+        }
         let mut tables: Vec<&Table> = catalogue.tables.values().map(|table| &**table).collect();
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         reply.array(tables.len());
