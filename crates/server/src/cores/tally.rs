@@ -46,9 +46,11 @@ impl Region {
         if member.failed || !replica.is_leader() {
             return Some(false);
         }
+        // A read may have said already that a key is gone whose removal is still on its way.
+        let applied = replica.applied_index();
         let is_sure = member.ahead.is_none()
             && replica.is_serving()
-            && replica.applied_index() >= replica.committed_index()
+            && applied >= replica.committed_index().max(member.expiring)
             && (replica.is_quiet() || replica.may_serve(now_ms));
         (tally == Tally::Led || is_sure).then_some(true)
     }
