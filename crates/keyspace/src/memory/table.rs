@@ -17,24 +17,27 @@
 //!
 //! Invariants: a directory place belongs to the segment whose depth top bits agree with it; with
 //! more than one segment, all are of the full shape; an element's home never changes in a segment.
+//!
+//! Here is what finds, adds and removes one element; [`grow`] gives segments more room or less,
+//! [`walk`] goes through many elements.
+
+mod grow;
+#[cfg(test)]
+mod tests;
+mod walk;
 
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use foldhash::quality::FixedState;
+use grow::MERGED_LEN;
+pub(crate) use walk::{CURSOR_BITS, Iter};
 
 use super::segment::{Segment, Shape, address_of, word_of};
 
 /// Deepest directory: 64 M segments, 20 G elements.
 const MOST_DEPTH: u8 = 26;
-/// Bits of a [`Table::scan`] cursor. Few, as the region's number comes above them and clients that
-/// read numbers as doubles (JavaScript) are exact up to 53 bits only.
-pub(crate) const CURSOR_BITS: u32 = 37;
-/// Homes of the shapes below the full one, in the order a cursor counts them.
-const SMALL_HOMES: [u8; 4] = [2, 6, 14, 30];
-/// Siblings merge when they hold together no more than this (of 504 places).
-const MERGED_LEN: usize = 200;
 /// Elements from which on a table does not fit the cache.
 const PREFETCH_FROM: usize = 16 * 1024;
 /// Most keys asked for at once: enough to hide the wait, few enough to be still near when used.
@@ -276,100 +279,6 @@ impl<P: Thin> Table<P> {
         pointer(address_of(word)).map(|raw| unsafe { P::from_raw(raw) })
     }
 
-    /// All elements, by prefix of their hash.
-    pub fn iter(&self) -> Iter<'_, P> {
-        Iter {
-            table: self,
-            index: 0,
-            at: 0,
-        }
-    }
-
-    /// An element at random, each as likely as any other while the table is not nearly empty.
-    pub fn random(&self, rng: &mut fastrand::Rng) -> Option<P::Ref<'_>> {
-        if self.len == 0 {
-            return None;
-        }
-        let words = self.directory[0].shape().words();
-        for _ in 0..128 {
-            let index = rng.usize(..self.directory.len());
-            // A shared segment counts at its first place only, or it would be chosen more often.
-            if self.first_index(index) != index {
-                continue;
-            }
-            let word = self.directory[index].word(rng.usize(..words));
-            if word != 0 {
-                return Some(self.look(address_of(word)));
-            }
-        }
-        let start = self.first_index(rng.usize(..self.directory.len()));
-        let from_there = Iter {
-            table: self,
-            index: start,
-            at: 0,
-        };
-        from_there.chain(self.iter()).next()
-    }
-
-    /// One step of a walk: calls `each` with about `count` elements, returns where to go on
-    /// (0: the end; start with 0; [`CURSOR_BITS`] bits). Elements present from the first to the
-    /// last step are all visited, whatever is inserted and removed between steps; some more than
-    /// once.
-    ///
-    /// ```text
-    ///   cursor   [ prefix: 26 ][ depth: 5 ][ home: 6 ]
-    /// ```
-    /// Elements come by segment, and by home inside it. If the segment has split since, its first
-    /// half goes on at that home and the second starts anew; if it has merged (it is less deep
-    /// now), it starts anew: what was visited may come again, what was not is never skipped.
-    /// Depths above [`MOST_DEPTH`] stand for the small shapes of a lone segment: if it has another
-    /// shape now, the walk goes on at the home where the first hash not visited belongs.
-    pub fn scan(&self, cursor: u64, count: usize, mut each: impl FnMut(P::Ref<'_>)) -> u64 {
-        if self.directory.is_empty() {
-            return 0;
-        }
-        let prefix = (cursor >> 11) as usize & ((1 << MOST_DEPTH) - 1);
-        let (depth, former_homes) = depth_and_homes((cursor >> 6) as u8 & 31);
-        let homes = self.homes as usize;
-        let mut index = prefix >> (MOST_DEPTH - self.depth);
-        let mut home = home_now(cursor as usize & 63, former_homes, homes);
-        let cursor_at = |index: usize, depth: u8, home: usize| {
-            let prefix = (index << (MOST_DEPTH - self.depth)) as u64;
-            prefix << 11 | u64::from(depth_code(depth, self.homes)) << 6 | home as u64
-        };
-        let (mut visited, mut emitted) = (0, 0);
-        loop {
-            let segment = self.directory[index];
-            if segment.depth() < depth && visited == 0 {
-                home = 0;
-            }
-            index = self.first_index(index);
-            if segment.len() == 0 {
-                home = homes;
-                visited += 1;
-            }
-            while home < homes {
-                segment.each_of_home(home, |word| {
-                    emitted += 1;
-                    each(self.look(address_of(word)));
-                });
-                home += 1;
-                visited += 1;
-                if home < homes && (emitted >= count || visited >= 10 * count.max(1)) {
-                    return cursor_at(index, segment.depth(), home);
-                }
-            }
-            home = 0;
-            index += 1 << (self.depth - segment.depth());
-            let Some(next) = self.directory.get(index) else {
-                return 0;
-            };
-            if emitted >= count || visited >= 10 * count.max(1) {
-                return cursor_at(index, next.depth(), 0);
-            }
-        }
-    }
-
     /// Bytes of the table itself, without the elements.
     pub fn memory_usage(&self) -> usize {
         let segments: usize = self
@@ -407,139 +316,6 @@ impl<P: Thin> Table<P> {
             (next < self.directory.len()).then_some(next)
         })
     }
-
-    /// Gives a full segment more room: a bigger shape, or a sibling.
-    fn make_room(&mut self, index: usize) {
-        let segment = self.directory[index];
-        match segment.shape().bigger() {
-            Some(shape) => self.reshape(segment, shape),
-            None => self.split(index),
-        }
-    }
-
-    /// Moves the only segment's words into one of a bigger shape.
-    fn reshape(&mut self, old: Segment, mut shape: Shape) {
-        'shape: loop {
-            let mut new = Segment::new(shape, 0);
-            for at in 0..old.shape().words() {
-                let word = old.word(at);
-                if word == 0 {
-                    continue;
-                }
-                let hash = self.hash(P::key(self.look(address_of(word))));
-                if new.place(home(hash, shape.homes), word).is_none()
-                    && let Some(bigger) = shape.bigger()
-                {
-                    // SAFETY: nobody has seen `new` yet.
-                    unsafe { new.free() };
-                    shape = bigger;
-                    continue 'shape;
-                }
-            }
-            debug_assert_eq!(new.len(), old.len());
-            self.directory[0] = new;
-            self.homes = shape.homes;
-            // SAFETY: the directory was the only holder.
-            unsafe { old.free() };
-            return;
-        }
-    }
-
-    /// Splits a segment by the next bit of the prefix.
-    fn split(&mut self, index: usize) {
-        let mut old = self.directory[index];
-        let depth = old.depth() + 1;
-        assert!(depth <= MOST_DEPTH, "the hash does not spread the keys");
-        let mut index = index;
-        if depth > self.depth {
-            self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
-            self.depth += 1;
-            self.deepest = 0;
-            index *= 2;
-        }
-        if depth == self.depth {
-            self.deepest += 2;
-        }
-        let mut new = Segment::new(old.shape(), depth);
-        // The elements are about to be read for their keys: ask for all of them at once.
-        for at in 0..old.shape().words() {
-            prefetch(address_of(old.word(at)));
-        }
-        old.divide(&mut new, |address| {
-            let hash = self.hash(P::key(self.look(address)));
-            hash >> (64 - depth) & 1 == 1
-        });
-        let first = self.first_index(index);
-        old.set_depth(depth);
-        let places = 1 << (self.depth - depth);
-        self.directory[first + places..first + 2 * places].fill(new);
-    }
-
-    /// After removals: merges a segment with its sibling, gives up an empty table's memory.
-    fn shrink(&mut self, index: usize) {
-        if self.len == 0 && self.homes > Shape::SMALLEST.homes {
-            let empty = self.empty();
-            *self = empty;
-            return;
-        }
-        // A merged segment may merge again with its own sibling.
-        while self.merge(index) {}
-        self.halve_directory();
-    }
-
-    /// Merges a segment with its sibling if both together are small; whether it did.
-    fn merge(&mut self, index: usize) -> bool {
-        let (old, depth) = (self.directory[index], self.directory[index].depth());
-        if depth == 0 {
-            return false;
-        }
-        let places = 1 << (self.depth - depth);
-        let first = self.first_index(index);
-        let sibling_first = first ^ places;
-        let sibling = self.directory[sibling_first];
-        if sibling.depth() != depth || old.len() + sibling.len() > MERGED_LEN {
-            return false;
-        }
-        let mut merged = Segment::new(Shape::FULL, depth - 1);
-        for segment in [old, sibling] {
-            for at in 0..segment.shape().words() {
-                let word = segment.word(at);
-                if word != 0 && merged.place(segment.home(at), word).is_none() {
-                    // Too uneven to fit: stay apart.
-                    // SAFETY: nobody has seen `merged` yet.
-                    unsafe { merged.free() };
-                    return false;
-                }
-            }
-        }
-        let first = first.min(sibling_first);
-        self.directory[first..first + 2 * places].fill(merged);
-        if depth == self.depth {
-            self.deepest -= 2;
-        }
-        // SAFETY: all places that held the two now hold the merged one.
-        unsafe {
-            old.free();
-            sibling.free();
-        }
-        true
-    }
-
-    /// Halves the directory, whose last bit no segment needs, as often as it can. Not at once: a
-    /// table that shrinks a little often grows again.
-    fn halve_directory(&mut self) {
-        while self.depth > 0
-            && self.deepest == 0
-            && self.len < self.directory.len() * (MERGED_LEN / 2)
-        {
-            self.directory = self.directory.iter().copied().step_by(2).collect();
-            self.depth -= 1;
-            self.deepest = self
-                .segments()
-                .filter(|&index| self.directory[index].depth() == self.depth)
-                .count();
-        }
-    }
 }
 
 impl<P: Thin> Drop for Table<P> {
@@ -559,64 +335,10 @@ impl<P: Thin> Drop for Table<P> {
     }
 }
 
-/// See [`Table::iter`].
-pub(crate) struct Iter<'a, P: Thin> {
-    table: &'a Table<P>,
-    index: usize,
-    at: usize,
-}
-
-impl<'a, P: Thin> Iterator for Iter<'a, P> {
-    type Item = P::Ref<'a>;
-
-    fn next(&mut self) -> Option<P::Ref<'a>> {
-        loop {
-            let segment = self.table.directory.get(self.index)?;
-            let words = if segment.len() == 0 {
-                0
-            } else {
-                segment.shape().words()
-            };
-            while self.at < words {
-                let word = segment.word(self.at);
-                self.at += 1;
-                if word != 0 {
-                    return Some(self.table.look(address_of(word)));
-                }
-            }
-            self.at = 0;
-            self.index += 1 << (self.table.depth - segment.depth());
-        }
-    }
-}
-
 /// Home bucket of a hash in a segment with `homes` of them.
 #[inline]
 fn home(hash: u64, homes: u8) -> usize {
     (((hash >> 16) & 0xffff) as usize * homes as usize) >> 16
-}
-
-/// Depth and shape in one number below 32; see [`Table::scan`].
-fn depth_code(depth: u8, homes: u8) -> u8 {
-    match SMALL_HOMES.iter().position(|&small| small == homes) {
-        Some(shape) => MOST_DEPTH + 1 + shape as u8,
-        None => depth,
-    }
-}
-
-/// What [`depth_code`] was made of.
-fn depth_and_homes(code: u8) -> (u8, usize) {
-    let small = code.checked_sub(MOST_DEPTH + 1);
-    match small.and_then(|shape| SMALL_HOMES.get(shape as usize)) {
-        Some(&homes) => (0, homes as usize),
-        None => (code, Shape::FULL.homes as usize),
-    }
-}
-
-/// The home, of `homes`, to which the first hash of what was home `former` of `former_homes`
-/// belongs.
-fn home_now(former: usize, former_homes: usize, homes: usize) -> usize {
-    ((former << 16).div_ceil(former_homes) * homes) >> 16
 }
 
 #[inline]
@@ -644,6 +366,3 @@ fn prefetch(address: usize) {
     }
     let _ = address;
 }
-
-#[cfg(test)]
-mod tests;
