@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 use base::cluster::{Descriptor, META_REGION, NodeId};
-use keyspace::rows::{Changes, Family, RowStore};
+use keyspace::rows::{Changes, RowStore};
 use meta::leader::{Leader, join_answer, join_elsewhere, not_leader};
 use meta::limits::Limits;
 use meta::state::{Change, Command, Found, Outcome, State};
 use meta::wire::{Action, Order, ReplicaReport};
 use prost::Message as _;
 use replica::{Committed, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
-use server::cluster::seats::{Seat, members_of, put_gone, with_members};
+use server::cluster::seats::{Seat, members_of, with_members};
 use server::cluster::{Minutes, Motion, Newcomers, lead, report_of_replica};
 
 use crate::bugs::Bug;
@@ -26,7 +26,6 @@ use crate::trace::hash_of;
 /// Entries after which the state is kept and the log cut. Few, so that it happens.
 const KEEP_AFTER: u64 = 24;
 const TURN_MS: u64 = 200;
-const ROW: &[u8] = b"meta";
 
 /// How a member of meta is set up.
 #[derive(Debug, Clone, Copy)]
@@ -72,10 +71,7 @@ impl Chair {
         setup: Setup,
         around: &mut Around<'_>,
     ) -> Result<Chair, String> {
-        let state = match minutes.state.is_empty() {
-            true => State::default(),
-            false => State::decode(&minutes.state).map_err(|error| error.to_string())?,
-        };
+        let state = minutes.state()?;
         let replica = minutes.seat.replica;
         let config = ReplicaConfig {
             region: META_REGION,
@@ -267,19 +263,12 @@ impl Chair {
     }
 
     fn head(&self) -> SnapshotHead {
-        SnapshotHead {
-            index: self.applied,
-            term: self.applied_term,
-            members: self.replica.members().clone(),
-            data: self.minutes().encode_to_vec().into(),
-        }
+        self.minutes().into_head(self.replica.members().clone())
     }
 
     fn install(&mut self, head: &SnapshotHead, around: &mut Around<'_>) -> Result<(), String> {
-        let mut minutes = Minutes::decode(head.data.clone()).map_err(|error| error.to_string())?;
-        minutes.seat.replica = self.seat.replica;
-        minutes.seat.set_snapshot(head.position());
-        self.state = State::decode(&minutes.state).map_err(|error| error.to_string())?;
+        let (minutes, state) = Minutes::of_head(head, self.seat.replica)?;
+        self.state = state;
         minutes.keep(&*around.disk.rows)?;
         around.disk.flush();
         self.seat = minutes.seat;
@@ -316,8 +305,7 @@ impl Chair {
             Ok(Action::Destroy(destroy)) if destroy.replica == self.seat.replica => {
                 self.has_left = true;
                 let mut changes = Changes::new();
-                put_gone(&mut changes, META_REGION, destroy.replica);
-                changes.delete(Family::Info, ROW);
+                Minutes::put_gone(&mut changes, destroy.replica);
                 let _ = around.disk.rows.write(&[&changes]);
                 around.disk.remove_region(META_REGION);
                 around.out.facts.push(Fact::Destroyed {
