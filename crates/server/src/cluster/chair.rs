@@ -14,8 +14,8 @@
 //! Here is what the member hears and says; [`thread`] is the loop around it and the node without one,
 //! [`state`] what entries and snapshots change, [`leader`] the part of the one that leads.
 //!
-//! Invariant: a member that failed or left asks its replica nothing any more: it sends no message and
-//! applies no entry.
+//! Invariant: a member that failed or left asks its replica nothing any more: it sends no message,
+//! applies no entry and keeps no row.
 
 mod leader;
 mod minutes;
@@ -201,7 +201,7 @@ impl Chair {
         }
         self.take_the_chair();
         self.cluster.set_chair_report(self.report());
-        if self.applied >= self.kept + KEEP_AFTER {
+        if !self.is_failed && self.applied >= self.kept + KEEP_AFTER {
             self.keep();
         }
     }
