@@ -25,6 +25,7 @@ fn first_table() -> Table {
         backend: "main".into(),
         sql_name: row_calls::TABLE.into(),
         next_field: 3,
+        closed: false,
         fields: parse_fields(row_calls::FIELDS, 1).unwrap_or_default(),
     }
 }

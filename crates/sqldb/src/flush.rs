@@ -270,6 +270,7 @@ mod tests {
             sql_name: "t".into(),
             fields: table::parse_fields("name:string", 1).unwrap(),
             next_field: 2,
+            closed: false,
         };
         database.create_table(&table).await.unwrap();
         let names = Names::of(database.pool.target.dialect(), &table).unwrap();

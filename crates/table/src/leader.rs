@@ -302,16 +302,18 @@ impl Leader {
             .sql(&self.limits, rows, id, version, ticket, deadline)
     }
 
-    /// Done when SQL has all that was changed until now, dead letters left out.
+    /// Done when SQL has all that was changed until now (of one table), dead letters left out.
     pub fn drain(
         &mut self,
         rows: &Rows,
+        table: Option<u32>,
         ticket: u64,
         deadline: u64,
         now: u64,
     ) -> Result<(), Failure> {
         let (now, deadline) = (self.clock.read(now), self.clock.at(deadline));
-        self.waits.drain(&self.limits, rows, ticket, deadline, now)
+        self.waits
+            .drain(&self.limits, rows, table, ticket, deadline, now)
     }
 
     /// Whether this leader may write to SQL now.

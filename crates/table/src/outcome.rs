@@ -49,6 +49,8 @@ pub enum Cause {
     SchemaBehind,
     /// The cache is full and what could go is not in SQL yet.
     Full,
+    /// The table takes no changes at present: something of it is being dropped.
+    Closed,
 }
 
 impl Outcome {
@@ -81,6 +83,7 @@ impl Outcome {
                     Cause::NotCached => 1,
                     Cause::SchemaBehind => 2,
                     Cause::Full => 3,
+                    Cause::Closed => 4,
                 });
             }
             Outcome::Error(text) => {
@@ -98,6 +101,7 @@ impl Outcome {
                 1 => Cause::NotCached,
                 2 => Cause::SchemaBehind,
                 3 => Cause::Full,
+                4 => Cause::Closed,
                 _ => return Err(Corrupt("a cause of no known kind")),
             }),
             8 => Outcome::Error(from.text()?.into()),

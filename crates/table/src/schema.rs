@@ -17,6 +17,8 @@ pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 /// Fields an error line names.
 const FIELDS_SHOWN_MAX: usize = 16;
 const FORMAT: u8 = 1;
+/// The same, of a table that is closed.
+const FORMAT_CLOSED: u8 = 2;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
@@ -42,6 +44,8 @@ pub struct Table {
     pub fields: Vec<Field>,
     /// The id of the next field.
     pub next_field: u16,
+    /// It takes no changes, so that SQL can have all of them before something goes that SQL is to keep.
+    pub closed: bool,
 }
 
 impl Table {
@@ -135,8 +139,19 @@ impl Table {
         Ok(table)
     }
 
+    /// One that takes changes, or takes none, one epoch later.
+    pub fn with_closed(&self, closed: bool) -> Table {
+        let mut table = self.clone();
+        table.epoch += 1;
+        table.closed = closed;
+        table
+    }
+
     pub fn encode(&self) -> Vec<u8> {
-        let mut to = Writer::new(FORMAT);
+        let mut to = Writer::new(match self.closed {
+            true => FORMAT_CLOSED,
+            false => FORMAT,
+        });
         to.uint(u64::from(self.id));
         to.uint(self.epoch);
         to.uint(u64::from(self.next_field));
@@ -153,7 +168,9 @@ impl Table {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Table, Corrupt> {
-        let mut from = Reader::new(bytes, FORMAT)?;
+        let closed = bytes.first() == Some(&FORMAT_CLOSED);
+        let format = if closed { FORMAT_CLOSED } else { FORMAT };
+        let mut from = Reader::new(bytes, format)?;
         let id = from.small()?;
         let epoch = from.uint()?;
         let next_field = from.small()?;
@@ -181,6 +198,7 @@ impl Table {
             sql_name,
             fields,
             next_field,
+            closed,
         };
         table.check().map_err(|_| Corrupt("a table that is none"))?;
         Ok(table)
@@ -202,6 +220,7 @@ mod tests {
             sql_name: "users".into(),
             next_field: 3,
             fields,
+            closed: false,
         }
     }
 
@@ -226,11 +245,12 @@ mod tests {
 
     #[test]
     fn written_and_read() {
-        let table = users();
-        let bytes = table.encode();
-        assert_eq!(Table::decode(&bytes), Ok(table));
-        for end in 0..bytes.len() {
-            assert!(Table::decode(&bytes[..end]).is_err());
+        for table in [users(), users().with_closed(true)] {
+            let bytes = table.encode();
+            assert_eq!(Table::decode(&bytes), Ok(table));
+            for end in 0..bytes.len() {
+                assert!(Table::decode(&bytes[..end]).is_err());
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use table::entry::*;
 use table::leader::*;
 use table::rows::{Applied, Rows};
 use table::scan::{Overlay, Scanned};
-use table::{Entry, Image, Outcome, Table, Value, parse_fields};
+use table::{Cause, Entry, Image, Outcome, Table, Value, parse_fields};
 
 struct Desk {
     rows: Rows,
@@ -23,6 +23,7 @@ fn schema(id: u32, backend: &str) -> Table {
         backend: backend.into(),
         sql_name: format!("t{id}"),
         next_field: 3,
+        closed: false,
         fields: parse_fields("n:int64,s:string", 1).unwrap(),
     }
 }
@@ -351,7 +352,7 @@ fn a_poison_row_blocks_nobody() {
     desk.apply(set(id(0), 1));
     desk.apply(set(id(1), 1));
     desk.leader
-        .drain(&desk.rows, 7, u64::MAX, desk.now)
+        .drain(&desk.rows, None, 7, u64::MAX, desk.now)
         .unwrap();
     let sent = flushes(desk.turn(60));
     let refused = Wrote::Refused {
@@ -694,6 +695,43 @@ fn a_scan_shows_each_row_once() {
 }
 
 #[test]
+fn a_closed_table_takes_nothing_and_is_drained_alone() {
+    let mut desk = Desk::new(limits());
+    let other = RowId { table: 2, ..id(1) };
+    desk.cache([id(1), other.clone()]);
+    desk.apply(set(id(1), 1));
+    desk.apply(set(other, 1));
+    desk.apply(Entry::Schema(schema(1, "main").with_closed(true)));
+    let refused = desk.apply(set(id(1), 2)).outcome;
+    assert_eq!(refused, Some(Outcome::Retry(Cause::Closed)));
+    let drain = |desk: &mut Desk, table, ticket| {
+        let (rows, now) = (&desk.rows, desk.now);
+        desk.leader.drain(rows, table, ticket, now + 500, now)
+    };
+    drain(&mut desk, Some(1), 7).unwrap();
+    drain(&mut desk, None, 8).unwrap();
+    for action in desk.turn(60) {
+        if let Action::Flush { number, table, .. } = action {
+            let said = match table.id {
+                1 => Ok(vec![Wrote::Written]),
+                _ => Err(down()),
+            };
+            desk.flushed(number, said);
+        }
+    }
+    let (dead, named) = (0, Vec::new());
+    let drained = End::Drained { dead, named };
+    assert_eq!(done(&desk.turn(1)), [(7, drained)]);
+    let late = End::Failed(Failure::TimedOut);
+    assert_eq!(done(&desk.turn(500)), [(8, late)], "the other is away");
+    desk.apply(Entry::Schema(
+        schema(1, "main").with_closed(true).with_closed(false),
+    ));
+    assert!(desk.apply(set(id(1), 2)).outcome.unwrap().is_ok());
+    desk.same_after_restart();
+}
+
+#[test]
 fn many_rows_wait_longer_unless_somebody_waits_for_them() {
     let limits = Limits::default();
     let sent_after = |count: u32, waits: bool| {
@@ -705,7 +743,7 @@ fn many_rows_wait_longer_unless_somebody_waits_for_them() {
         if waits {
             let deadline = desk.now + 5000;
             desk.leader
-                .drain(&desk.rows, 1, deadline, desk.now)
+                .drain(&desk.rows, None, 1, deadline, desk.now)
                 .unwrap();
         }
         let mut sent = |ms: u64| {

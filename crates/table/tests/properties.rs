@@ -27,6 +27,7 @@ fn table() -> impl Strategy<Value = Table> {
         backend: "main".into(),
         sql_name: "t".into(),
         next_field: 40,
+        closed: false,
         fields: fields
             .into_iter()
             .map(|(id, default)| Field {
@@ -183,6 +184,7 @@ fn schemas_change_rows_do_not() {
         backend: "main".into(),
         sql_name: "users".into(),
         next_field: 3,
+        closed: false,
         fields,
     };
     let row = vec![Value::Int(9), Value::Text("ann".into())];

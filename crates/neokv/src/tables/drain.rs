@@ -19,11 +19,16 @@ pub const SECONDS: u64 = 600;
 
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is said in the end; refused if SQL does not have everything.
-pub fn run(nodes: &mut Nodes, seconds: u64, quiet: bool) -> Result<String, String> {
+/// What is said in the end; refused if SQL does not have everything (of one table).
+pub fn run(
+    nodes: &mut Nodes,
+    table: Option<&str>,
+    seconds: u64,
+    quiet: bool,
+) -> Result<String, String> {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {
-        let drained = round(nodes, deadline, quiet)?;
+        let drained = round(nodes, table, deadline, quiet)?;
         let slots: u64 = drained.iter().map(|it| number(it, "slots")).sum();
         if slots >= u64::from(SLOT_COUNT) {
             return told(&drained);
@@ -60,17 +65,25 @@ fn told(drained: &[Value]) -> Result<String, String> {
 }
 
 /// All nodes drain; meanwhile it is shown what is left.
-fn round(nodes: &mut Nodes, deadline: Instant, quiet: bool) -> Result<Vec<Value>, String> {
+fn round(
+    nodes: &mut Nodes,
+    table: Option<&str>,
+    deadline: Instant,
+    quiet: bool,
+) -> Result<Vec<Value>, String> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = left.as_millis().max(1).to_string();
+    let mut words = vec!["DRAIN".to_owned(), "TIMEOUT".into(), timeout];
+    words.extend(table.map(|_| "TABLE".into()));
+    words.extend(table.map(str::to_owned));
     let (to, from) = mpsc::channel();
     let addresses = nodes.addresses();
     let count = addresses.len();
     for (address, password) in addresses {
-        let (to, timeout) = (to.clone(), timeout.clone());
+        let (to, words) = (to.clone(), words.clone());
         std::thread::spawn(move || {
             let drained = Client::connect(&address, password.as_deref())
-                .and_then(|mut client| client.table(&["DRAIN", "TIMEOUT", &timeout]))
+                .and_then(|mut client| client.table(&words))
                 .map_err(|why| match why.strip_prefix("TIMEOUT ") {
                     Some(_) => format!(
                         "{address}: SQL still lacks rows; see `neokv table status` and `neokv table backends`"

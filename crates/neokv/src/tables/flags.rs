@@ -79,7 +79,12 @@ pub fn command() -> Command {
         .subcommand(ask("backends", "The SQL databases, whether they answer, and what was asked of them"))
         .subcommand(ask("status", "Rows cached, rows that SQL lacks, and since when"))
         .subcommand(
-            ask("drain", "Wait until SQL has everything that was written until now").arg(
+            ask("open", "Let a table take changes again, after a drop with --keep-sql that was cut off").arg(table()),
+        )
+        .subcommand(
+            ask("drain", "Wait until SQL has everything that was written until now")
+                .arg(option("table", "NAME", "Only of this table"))
+                .arg(
                 Arg::new("timeout")
                     .long("timeout")
                     .value_name("SECONDS")
@@ -184,12 +189,17 @@ fn what(name: &str, sub: &ArgMatches) -> What {
             let words = vec!["DROP".into(), table()];
             What::Change(words, format!("dropped {} and its SQL table", table()))
         }
+        "open" => {
+            let words = vec!["OPEN".into(), table()];
+            What::Change(words, format!("{} takes changes", table()))
+        }
         "backends" => What::Backends,
         "status" => What::Status,
         _ => {
             let seconds = sub.get_one::<u64>("timeout").copied();
             let seconds = seconds.unwrap_or(drain::SECONDS);
-            What::Drain { seconds }
+            let table = sub.get_one::<String>("table").cloned();
+            What::Drain { table, seconds }
         }
     }
 }

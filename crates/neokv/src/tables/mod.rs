@@ -40,6 +40,7 @@ pub enum What {
     Backends,
     Status,
     Drain {
+        table: Option<String>,
         seconds: u64,
     },
     DeadList,
@@ -57,7 +58,7 @@ pub fn run(wish: Wish) -> Result<(), String> {
         }
         What::DropKeepingSql(name) => {
             let mut nodes = Nodes::of(client)?;
-            drain::run(&mut nodes, drain::SECONDS, true)?;
+            drain::run(&mut nodes, Some(&name), drain::SECONDS, true)?;
             nodes.first().table(&["DROP", &name, "KEEPSQL"])?;
             let said = format!("dropped {name}; its SQL table is left as it is");
             (json!({ "done": said }), format!("{said}\n"))
@@ -82,9 +83,9 @@ pub fn run(wish: Wish) -> Result<(), String> {
             let text = show::status(&status);
             (by_node(status, "status"), text)
         }
-        What::Drain { seconds } => {
+        What::Drain { table, seconds } => {
             let mut nodes = Nodes::of(client)?;
-            let said = drain::run(&mut nodes, seconds, wish.json)?;
+            let said = drain::run(&mut nodes, table.as_deref(), seconds, wish.json)?;
             (json!({ "done": said }), format!("{said}\n"))
         }
         What::DeadList => {

@@ -57,11 +57,15 @@ pub fn table(it: &Value) -> String {
         table.row([part(0).into(), part(1).into(), part(2).into()]);
     }
     format!(
-        "table {} · SQL table {} of backend {} · epoch {}\nrows are the keys {}:…\n\n{table}",
+        "table {} · SQL table {} of backend {} · epoch {}{}\nrows are the keys {}:…\n\n{table}",
         text(it, "name"),
         text(it, "sqlname"),
         text(it, "backend"),
         text(it, "epoch"),
+        match number(it, "closed") {
+            0 => "",
+            _ => " · closed: being dropped, or `neokv table open` it",
+        },
         text(it, "name"),
     )
 }

@@ -136,6 +136,7 @@ impl Sql {
             backend: "main".into(),
             sql_name: "users".into(),
             next_field: fields.len() as u16 + 1,
+            closed: false,
             fields,
         };
         Sql {

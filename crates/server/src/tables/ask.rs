@@ -28,8 +28,9 @@ pub enum Ask {
         version: Option<u64>,
         deadline_ms: u64,
     },
-    /// Until SQL has all that was changed before.
+    /// Until SQL has all that was changed before, of one table or all.
     Drain {
+        table: Option<u32>,
         deadline_ms: u64,
     },
     Numbers,
@@ -231,10 +232,11 @@ impl Core {
                 version,
                 deadline_ms,
             } => self.wait_sql(desk, rows, id, *version, *deadline_ms),
-            Ask::Drain { deadline_ms } => {
+            Ask::Drain { table, deadline_ms } => {
                 let ticket = Ticket::new(self);
                 let number = ticket.number() as u64;
-                match desk.leader.drain(rows, number, *deadline_ms, now_ms) {
+                let leader = &mut desk.leader;
+                match leader.drain(rows, *table, number, *deadline_ms, now_ms) {
                     Ok(()) => {
                         desk.waiting.insert(number);
                         Now::Later(ticket, None)

@@ -27,8 +27,6 @@ pub struct Catalogue {
     /// By id.
     pub tables: BTreeMap<u32, Arc<Table>>,
     pub dropped: BTreeSet<u32>,
-    /// Of these, whose SQL tables stay: SQL is to have everything before their rows go.
-    pub kept: BTreeSet<u32>,
     next_id: u32,
     by_name: BTreeMap<String, u32>,
 }
@@ -81,6 +79,7 @@ impl Catalogue {
             sql_name: wanted.sql_name,
             next_field: next_field.saturating_add(1),
             fields,
+            closed: false,
         };
         table.check()?;
         if self.tables.len() >= TABLES_MAX {
@@ -118,32 +117,62 @@ impl Catalogue {
         table: &str,
         field: Field,
     ) -> Result<(Catalogue, Arc<Table>), Refusal> {
-        let table = self.named_or_refuse(table.as_bytes())?.with_field(field)?;
+        let table = self.open_or_refuse(table)?.with_field(field)?;
         Ok(self.after().with(table))
     }
 
-    /// Without a field of a table, and the table as it is then.
+    /// Without a field of a table, and the table as it is then: open, if it was closed for this.
     pub fn without_field(
         &self,
         table: &str,
         field: &str,
     ) -> Result<(Catalogue, Arc<Table>), Refusal> {
-        let table = self
-            .named_or_refuse(table.as_bytes())?
-            .without_field(field)?;
+        let known = self.named_or_refuse(table.as_bytes())?;
+        let mut table = known.without_field(field)?;
+        table.closed = false;
         Ok(self.after().with(table))
     }
 
-    /// Without a table, whose SQL table is to go, too, or stays.
-    pub fn drop(&self, table: &str, keeps_sql: bool) -> Result<Catalogue, Refusal> {
+    /// A table that takes changes.
+    pub fn open_or_refuse(&self, table: &str) -> Result<&Arc<Table>, Refusal> {
+        match self.named_or_refuse(table.as_bytes())? {
+            table if table.closed => Err(Refusal::text_of(format!(
+                "TRYAGAIN table '{}' is closed: it, or a field of it, is being dropped; ROW.TABLE OPEN {} takes that back",
+                table.name, table.name
+            ))),
+            table => Ok(table),
+        }
+    }
+
+    /// Where a table takes no changes, and the table as it is then. Whoever had closed it before has it no more.
+    pub fn close(&self, table: &str) -> Result<(Catalogue, Arc<Table>), Refusal> {
+        let table = self.named_or_refuse(table.as_bytes())?.with_closed(true);
+        Ok(self.after().with(table))
+    }
+
+    /// Where a table takes changes again; `None`: it does.
+    pub fn open(&self, table: &str) -> Result<Option<Catalogue>, Refusal> {
+        let table = self.named_or_refuse(table.as_bytes())?;
+        let opened = table.closed.then(|| table.with_closed(false));
+        Ok(opened.map(|table| self.after().with(table).0))
+    }
+
+    /// The table that somebody has closed, while it is as he left it.
+    pub fn still(&self, closed: &Table) -> Result<&Arc<Table>, Refusal> {
+        let known = self.tables.get(&closed.id);
+        let same = known.filter(|known| known.epoch == closed.epoch);
+        same.ok_or(Refusal::new(
+            "ERR nothing was dropped, somebody else changed the table meanwhile; see ROW.TABLE LIST",
+        ))
+    }
+
+    /// Without a table.
+    pub fn drop(&self, table: &str) -> Result<Catalogue, Refusal> {
         let id = self.named_or_refuse(table.as_bytes())?.id;
         let mut next = self.after();
         next.tables.remove(&id);
         next.by_name.remove(table);
         next.dropped.insert(id);
-        if keeps_sql {
-            next.kept.insert(id);
-        }
         Ok(next)
     }
 
@@ -166,7 +195,6 @@ impl Catalogue {
             next_id: self.next_id,
             tables: self.tables.values().map(|table| table.encode()).collect(),
             dropped: self.dropped.iter().copied().collect(),
-            kept: self.kept.iter().copied().collect(),
         };
         let mut bytes = vec![FORMAT];
         bytes.extend_from_slice(&written.encode_to_vec());
@@ -185,7 +213,6 @@ impl Catalogue {
             version: written.version,
             next_id: written.next_id,
             dropped: written.dropped.into_iter().collect(),
-            kept: written.kept.into_iter().collect(),
             ..Catalogue::default()
         };
         for bytes in &written.tables {
@@ -213,8 +240,6 @@ struct Written {
     tables: Vec<Vec<u8>>,
     #[prost(uint32, repeated, tag = "4")]
     dropped: Vec<u32>,
-    #[prost(uint32, repeated, tag = "5")]
-    kept: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -245,8 +270,8 @@ mod tests {
         assert_eq!((two.version, users.epoch, users.fields[2].id), (2, 2, 3));
         let (three, _) = two.without_field("users", "age").unwrap();
         assert_eq!(three.named(b"users").unwrap().fields.len(), 2);
-        let gone = three.drop("users", true).unwrap();
-        assert_eq!((&gone.dropped, &gone.kept), (&[1].into(), &[1].into()));
+        let gone = three.drop("users").unwrap();
+        assert_eq!(gone.dropped, [1].into());
         assert!(gone.named(b"users").is_none());
         let (again, users) = gone.create(wanted("users")).unwrap();
         assert_eq!((users.id, again.version), (2, 5), "ids are used once");
@@ -268,7 +293,32 @@ mod tests {
         assert!(text(one.with_field("nix", field("a:blob"))).contains("no table 'nix'"));
         assert!(text(one.with_field("users", field("AGE:blob"))).contains("declared twice"));
         assert!(text(one.without_field("users", "nix")).contains("has no field 'nix'"));
-        assert!(one.drop("nix", false).is_err());
+        assert!(one.drop("nix").is_err());
+    }
+
+    #[test]
+    fn closed_and_opened() {
+        let (one, _) = Catalogue::default().create(wanted("users")).unwrap();
+        assert_eq!(one.open("users"), Ok(None), "it is open");
+        let (closed, mine) = one.close("users").unwrap();
+        assert!(closed.named(b"users").unwrap().closed);
+        assert_eq!(Catalogue::decode(&closed.encode()).as_ref(), Ok(&closed));
+        assert!(closed.still(&mine).is_ok());
+        let refused = closed.with_field("users", field("x:blob")).unwrap_err();
+        assert!(
+            refused
+                .text()
+                .starts_with("TRYAGAIN table 'users' is closed")
+        );
+        let (without, _) = closed.without_field("users", "age").unwrap();
+        assert!(without.open_or_refuse("users").is_ok() && without.still(&mine).is_err());
+        // Closed by another, then opened: it is not mine any more.
+        let (taken, theirs) = closed.close("users").unwrap();
+        assert!(taken.still(&mine).is_err() && taken.still(&theirs).is_ok());
+        let opened = taken.open("users").unwrap().unwrap();
+        assert!(!opened.named(b"users").unwrap().closed && opened.still(&theirs).is_err());
+        let gone = closed.drop("users").unwrap();
+        assert!(gone.still(&mine).is_err() && gone.open("users").is_err());
     }
 
     #[test]

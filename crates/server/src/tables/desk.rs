@@ -280,13 +280,9 @@ impl Core {
         }
         let catalogue = self.shared.catalogue.load();
         if region.catalogue_seen != catalogue.version {
-            let is_quiet = member.flights.is_empty() && member.replica.writes_in_flight() == 0;
             let proposals = &mut desk.proposals;
             let propose = |entry| proposals.push_back(entry);
-            if desk
-                .follow
-                .follow(&catalogue, rows, is_quiet, now_ms, propose)
-            {
+            if desk.follow.follow(&catalogue, rows, propose) {
                 region.catalogue_seen = catalogue.version;
                 todo.composes = true; // commands wait for this
             }

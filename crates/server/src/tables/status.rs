@@ -98,13 +98,18 @@ fn add(sum: &mut Numbers, one: &Numbers) {
     sum.faults += one.faults;
 }
 
-/// Waits until SQL has everything of the regions led here; refused if one cannot say so in time.
-pub async fn drain(core: &Rc<Core>, deadline_ms: u64) -> Result<Drained, Refusal> {
+/// Waits until SQL has everything (of one table) of the regions led here; refused if one cannot say so in time.
+pub async fn drain(
+    core: &Rc<Core>,
+    table: Option<u32>,
+    deadline_ms: u64,
+) -> Result<Drained, Refusal> {
     let mut drained = Drained::default();
     let mut refused = None;
     let left = Duration::from_millis(deadline_ms.saturating_sub(now_ms()));
     let patience = left.saturating_add(PATIENCE);
-    for (slots, told) in ask_all(core, &Ask::Drain { deadline_ms }, patience).await {
+    let ask = Ask::Drain { table, deadline_ms };
+    for (slots, told) in ask_all(core, &ask, patience).await {
         match told {
             Ok(Told::Drained { dead, named }) => {
                 drained.slots += slots;

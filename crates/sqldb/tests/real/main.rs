@@ -114,6 +114,7 @@ pub fn declare(name: &str, fields: &str) -> Table {
         backend: "main".into(),
         sql_name: name.into(),
         next_field: fields.len() as u16 + 1,
+        closed: false,
         fields,
     };
     table.check().unwrap();

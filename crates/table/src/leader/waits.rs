@@ -27,6 +27,8 @@ struct Wait {
     ticket: u64,
     /// Version of a row, or stamp of a drain.
     upto: u64,
+    /// A drain of only this table.
+    table: Option<u32>,
     deadline: u64,
 }
 
@@ -44,7 +46,7 @@ impl Waits {
             return Err(end);
         }
         let wait = self
-            .wait(limits, version, ticket, deadline)
+            .wait(limits, version, None, ticket, deadline)
             .map_err(End::Failed)?;
         self.rows.entry(id.clone()).or_default().push(wait);
         Ok(())
@@ -54,11 +56,12 @@ impl Waits {
         &mut self,
         limits: &Limits,
         rows: &Rows,
+        table: Option<u32>,
         ticket: u64,
         deadline: u64,
         now: u64,
     ) -> Result<(), Failure> {
-        let wait = self.wait(limits, rows.latest(now), ticket, deadline)?;
+        let wait = self.wait(limits, rows.latest(now), table, ticket, deadline)?;
         self.drains.push(wait);
         Ok(())
     }
@@ -67,6 +70,7 @@ impl Waits {
         &mut self,
         limits: &Limits,
         upto: u64,
+        table: Option<u32>,
         ticket: u64,
         deadline: u64,
     ) -> Result<Wait, Failure> {
@@ -78,6 +82,7 @@ impl Waits {
         Ok(Wait {
             ticket,
             upto,
+            table,
             deadline,
         })
     }
@@ -107,20 +112,21 @@ impl Waits {
     }
 
     pub(super) fn turn(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
-        let oldest = rows.dirty().next().map_or(u64::MAX, |(since, _)| since);
-        let done = |wait: &Wait| wait.upto < oldest;
-        let dead = || rows.dead().map(|(id, _)| id.clone());
         let before = self.drains.len();
         self.drains.retain(|wait| {
-            if done(wait) {
-                let end = End::Drained {
-                    dead: rows.dead_count(),
-                    named: dead().take(NAMED_MAX).collect(),
-                };
-                let ticket = wait.ticket;
-                out.push(Action::Done { ticket, end });
+            let is_meant = |id: &RowId| wait.table.is_none_or(|table| table == id.table);
+            let mut older = rows.dirty().take_while(|(since, _)| *since <= wait.upto);
+            if older.any(|(_, id)| is_meant(id)) {
+                return true;
             }
-            !done(wait)
+            let dead = || rows.dead().map(|(id, _)| id).filter(|id| is_meant(id));
+            let end = End::Drained {
+                dead: dead().count(),
+                named: dead().take(NAMED_MAX).cloned().collect(),
+            };
+            let ticket = wait.ticket;
+            out.push(Action::Done { ticket, end });
+            false
         });
         self.count -= before - self.drains.len();
         if self.next.is_some_and(|next| next <= now) {

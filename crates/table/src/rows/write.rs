@@ -1,6 +1,6 @@
 //! One change asked for: what becomes of the row, and what is answered.
 //!
-//! Judged in this order, and the first "no" is the answer: done before, no such table, schema behind, not cached, expectation,
+//! Judged in this order, and the first "no" is the answer: done before, no such table, schema behind, closed, not cached, expectation,
 //! the operation itself, size. Until all have said yes the row is untouched.
 
 use crate::entry::{Ask, Expect, Fields, Op, Write};
@@ -36,6 +36,7 @@ impl Rows {
             Some(table) if table.epoch < write.epoch => {
                 return Err(Outcome::Retry(Cause::SchemaBehind));
             }
+            Some(table) if table.closed => return Err(Outcome::Retry(Cause::Closed)),
             Some(_) => {}
             None if self.dropped.contains(&write.id.table) => {
                 return Err(Outcome::error("ERR no such table"));

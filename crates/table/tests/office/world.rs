@@ -98,6 +98,7 @@ fn table() -> Table {
         backend: "main".into(),
         sql_name: "t".into(),
         next_field: 3,
+        closed: false,
         fields: parse_fields("n:int64=5,s:string='x'", 1).unwrap(),
     }
 }
@@ -245,7 +246,7 @@ impl World {
         let rows = &mut self.replicas[node].rows;
         self.office
             .leader
-            .drain(rows, 1, u64::MAX, self.clock)
+            .drain(rows, None, 1, u64::MAX, self.clock)
             .unwrap();
         self.office.leader.turn(rows, self.clock, &mut out);
         self.obey(out, false);

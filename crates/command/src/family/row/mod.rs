@@ -115,6 +115,9 @@ fn unanswered(cause: Cause) -> Refusal {
     Refusal::new(match cause {
         Cause::NotCached => "TRYAGAIN the row is not loaded yet",
         Cause::SchemaBehind => "TRYAGAIN the schema of the request is not known here yet",
+        Cause::Closed => {
+            "TRYAGAIN the table takes no changes while it, or a field of it, is being dropped; ROW.TABLE OPEN takes that back"
+        }
         Cause::Full => "TRYAGAIN the cache of rows is full and SQL does not have enough of it yet",
     })
 }

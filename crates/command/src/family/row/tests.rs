@@ -33,6 +33,7 @@ fn users() -> Table {
         )
         .unwrap(),
         next_field: 6,
+        closed: false,
     }
 }
 
@@ -43,6 +44,7 @@ fn notes() -> Table {
         epoch: 1,
         fields: parse_fields("text:string", 1).unwrap(),
         next_field: 2,
+        closed: false,
         ..users()
     }
 }

@@ -14,6 +14,7 @@ pub fn schema() -> Table {
         backend: "main".into(),
         sql_name: "users".into(),
         next_field: 3,
+        closed: false,
         fields,
     }
 }

@@ -50,6 +50,7 @@ impl Sql {
             backend: "main".into(),
             sql_name: table.into(),
             next_field: fields.len() as u16 + 1,
+            closed: false,
             fields,
         };
         Sql {

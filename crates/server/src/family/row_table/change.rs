@@ -1,5 +1,14 @@
-//! What changes a table: CREATE, ADDFIELD, DROPFIELD, DROP.
+//! What changes a table: CREATE, ADDFIELD, DROPFIELD, DROP, OPEN.
+//!
+//! What goes and stays in SQL (`KEEPSQL`) is closed first: from then on nothing is changed, SQL gets what it lacks, and only then it goes.
+//! If SQL is away the table is opened again. A node that dies in between leaves it closed: whoever drops it again, or opens it, goes on from there.
+//!
+//! ```text
+//!   drained ──► closed in every log ──► drained ──► gone
+//!                                          └─ SQL is away ──► open
+//! ```
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use base::Refusal;
@@ -16,10 +25,8 @@ use crate::tables::catalogue_change::change_catalogue;
 use crate::tables::sql::{Shape, no_backend};
 use crate::{Later, Session, Shared};
 
-/// How long DROP KEEPSQL waits for SQL before it gives up.
+/// How long KEEPSQL waits for SQL before it gives up; once more when the table is closed.
 const DRAIN_MS: u64 = 10_000;
-/// And for what was changed after that, while regions let the table go.
-const LAST_MS: u64 = 30_000;
 /// How long a change waits for the logs of all regions.
 const FOLLOW_MS: u64 = 15_000;
 
@@ -154,8 +161,19 @@ pub fn drop_field<'a>(
         only_durable(&shared)?;
         let (name, field) = (text(args, 2)?, text(args, 3)?);
         let keep_sql = keeps_sql(args, 4)?;
-        change(session, |known| Ok(known.without_field(name, field)?.0)).await?;
-        if !keep_sql {
+        let known = shared.known_tables().await;
+        let table = known.named_or_refuse(name.as_bytes());
+        let table = table.map_err(|refusal| shared.unheard_or(refusal))?.clone();
+        table.without_field(field)?;
+        let without = |known: &Catalogue| Ok(known.without_field(name, field)?.0);
+        if keep_sql {
+            change_keeping_sql(session, &table, without).await?;
+        } else {
+            let open = |known: &Catalogue| {
+                known.open_or_refuse(name)?;
+                without(known)
+            };
+            change(session, open).await?;
             let table = shared
                 .catalogue
                 .load()
@@ -188,25 +206,12 @@ pub fn drop_table<'a>(
         let known = shared.known_tables().await;
         let table = known.named_or_refuse(name.as_bytes());
         let table = table.map_err(|refusal| shared.unheard_or(refusal))?.clone();
-        let id = table.id;
-        if keep_sql {
-            all_in_sql(session, &table).await?;
-        }
         let drop = |known: &Catalogue| {
-            // Another of this name is not the one that was meant.
-            match known.named_or_refuse(name.as_bytes())?.id == id {
-                true => known.drop(name, keep_sql),
-                false => Err(Refusal::new("ERR the table was made anew meanwhile")),
-            }
+            is_meant(known, &table)?;
+            known.drop(name)
         };
         if keep_sql {
-            change_catalogue(&shared, drop).await?;
-            let owed = drain_all(session, now_ms() + LAST_MS).await;
-            owed.map_err(|refusal| {
-                Refusal::text_of(format!(
-                    "ERR the table is dropped, but it is not known whether SQL has the last changes: {refusal}"
-                ))
-            })?;
+            change_keeping_sql(session, &table, drop).await?;
         } else {
             change(session, drop).await?;
             let what = format!("the table is dropped, but '{}' in SQL", table.sql_name);
@@ -218,17 +223,95 @@ pub fn drop_table<'a>(
     })
 }
 
-/// The rows of a table are in SQL, whoever leads them. What is changed after this is seen to by the regions when they let the table go.
+/// OPEN name
+pub fn open<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        let shared = session.shared().clone();
+        only_durable(&shared)?;
+        let name = text(args, 2)?;
+        let opened = shared.known_tables().await.open(name);
+        if opened
+            .map_err(|refusal| shared.unheard_or(refusal))?
+            .is_some()
+        {
+            let is_open = Refusal::new("ERR somebody else has opened the table just now");
+            change(session, |known| known.open(name)?.ok_or(is_open.clone())).await?;
+        }
+        reply.ok();
+        Ok(())
+    })
+}
+
+/// Another of this name is not the one that was meant.
+fn is_meant(known: &Catalogue, table: &Table) -> Result<(), Refusal> {
+    match known.named_or_refuse(table.name.as_bytes())?.id == table.id {
+        true => Ok(()),
+        false => Err(Refusal::new("ERR the table was made anew meanwhile")),
+    }
+}
+
+/// Makes a change after which nobody could write to SQL what it lacks: when it lacks nothing, and can lack nothing any more.
+async fn change_keeping_sql(
+    session: &mut Session,
+    table: &Table,
+    last: impl Fn(&Catalogue) -> Result<Catalogue, Refusal>,
+) -> Result<(), Refusal> {
+    // Most of it while the table is open still.
+    all_in_sql(session, table).await?;
+    let mine = RefCell::new(None);
+    let close = |known: &Catalogue| {
+        is_meant(known, table)?;
+        let (next, closed) = known.close(&table.name)?;
+        mine.replace(Some(closed));
+        Ok(next)
+    };
+    let mut done = change(session, close)
+        .await
+        .map_err(|refusal| Refusal::text_of(format!("ERR nothing was dropped: {refusal}")));
+    let Some(closed) = mine.into_inner() else {
+        return done;
+    };
+    if done.is_ok() {
+        done = all_in_sql(session, table).await;
+    }
+    match done {
+        Ok(()) => {
+            let last = |known: &Catalogue| {
+                known.still(&closed)?;
+                last(known)
+            };
+            change(session, last).await
+        }
+        Err(refusal) => {
+            let shared = session.shared().clone();
+            let open = |known: &Catalogue| {
+                known.still(&closed)?;
+                known.open(&table.name)?.ok_or(Refusal::Syntax)
+            };
+            let opened = change_catalogue(&shared, open).await;
+            opened.map_err(|_| {
+                Refusal::text_of(format!(
+                    "{}; ROW.TABLE OPEN {} if it is closed still",
+                    refusal.text(),
+                    table.name
+                ))
+            })?;
+            Err(refusal)
+        }
+    }
+}
+
+/// SQL has the rows of a table, whoever leads them.
 async fn all_in_sql(session: &mut Session, table: &Table) -> Result<(), Refusal> {
-    let drained = drain_all(session, now_ms() + DRAIN_MS).await;
-    let drained = drained.map_err(|refusal| {
+    let drained = drain_all(session, table, now_ms() + DRAIN_MS).await;
+    let dead = drained.map_err(|refusal| {
         Refusal::text_of(format!(
             "ERR nothing was dropped, SQL does not have all rows yet: {refusal}; try again later, or drop it without KEEPSQL"
         ))
     })?;
-    match drained.has_letters_of(&table.name) {
-        false => Ok(()),
-        true => Err(Refusal::new(
+    match dead {
+        0 => Ok(()),
+        _ => Err(Refusal::new(
             "ERR nothing was dropped, SQL did not take all rows; see ROW.TABLE DEAD LIST, or drop it without KEEPSQL",
         )),
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base::number::parse_u64;
 use base::{Refusal, SLOT_COUNT};
+use table::Table;
 
 use crate::Session;
 use crate::shared::now_ms;
@@ -16,63 +17,58 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// For an answer, beyond the time that SQL is given.
 const MORE: Duration = Duration::from_secs(5);
 
-/// SQL has all that was changed before, but dead letters.
+/// What a node says of the regions it leads.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct DrainedAll {
+struct Said {
+    /// The version of the tables it went by: one that lags says nothing about what was changed.
+    catalogue: usize,
     slots: usize,
     dead: usize,
-    /// Keys of the first of them.
-    letters: Vec<String>,
 }
 
-impl DrainedAll {
-    /// Whether there are, or may be, dead letters of a table: only the first of each region are named.
-    pub fn has_letters_of(&self, table: &str) -> bool {
-        let is_of = |key: &String| {
-            let rest = key.strip_prefix(table);
-            rest.is_some_and(|rest| rest.starts_with(':'))
-        };
-        self.dead > self.letters.len() || self.letters.iter().any(is_of)
-    }
-
-    fn add(&mut self, other: DrainedAll) {
-        self.slots += other.slots;
-        self.dead += other.dead;
-        self.letters.extend(other.letters);
-    }
-}
-
-/// Waits until SQL has everything of all regions, whoever leads them.
-pub async fn drain_all(session: &mut Session, deadline_ms: u64) -> Result<DrainedAll, Refusal> {
+/// Waits until SQL has everything of a table, of all regions, whoever leads them; how many dead letters of it there are.
+pub async fn drain_all(
+    session: &mut Session,
+    table: &Table,
+    deadline_ms: u64,
+) -> Result<usize, Refusal> {
     loop {
-        let mut all = here(session, deadline_ms).await?;
+        let version = session.shared().catalogue_version();
+        let here = status::drain(&session.core, Some(table.id), deadline_ms).await?;
+        let (mut slots, mut dead) = (here.slots, here.dead);
         let left = Duration::from_millis(deadline_ms.saturating_sub(now_ms()).max(1));
         let left_ms = left.as_millis().to_string();
-        let words: [&[u8]; 4] = [b"ROW.TABLE", b"DRAIN", b"TIMEOUT", left_ms.as_bytes()];
+        let mut words: [&[u8]; 6] = [b"ROW.TABLE", b"DRAIN", b"TABLE", b"", b"TIMEOUT", b""];
+        (words[3], words[5]) = (table.name.as_bytes(), left_ms.as_bytes());
         let mut silent = None;
         for (address, answer) in session.ask_others(&words, left + MORE).await {
             match answer {
                 Some(reply) if reply.starts_with(b"-") => return Err(refusal_of(&reply, &address)),
-                Some(reply) => all.add(parse(&reply).unwrap_or_default()),
+                Some(reply) => {
+                    let said = said(&reply, version);
+                    slots += said.slots;
+                    dead += said.dead;
+                }
                 None => silent = Some(address),
             }
         }
-        if all.slots >= usize::from(SLOT_COUNT) {
-            return Ok(all);
+        if slots >= usize::from(SLOT_COUNT) {
+            return Ok(dead);
         }
-        again(all.slots, silent, deadline_ms).await?;
+        again(slots, silent, deadline_ms).await?;
     }
 }
 
 /// Waits until the logs of all regions have the tables as this node knows them.
 pub async fn follow_all(session: &mut Session, deadline_ms: u64) -> Result<(), Refusal> {
     loop {
+        let version = session.shared().catalogue_version();
         // Nobody says how he stands before he follows.
         let mut slots = status::status(&session.core).await.slots;
         let mut silent = None;
         for (address, answer) in session.ask_others(&[b"ROW.TABLE", b"STATUS"], MORE).await {
             match answer {
-                Some(reply) => slots += slots_of(&reply).unwrap_or(0),
+                Some(reply) => slots += said(&reply, version).slots,
                 None => silent = Some(address),
             }
         }
@@ -100,50 +96,33 @@ fn refusal_of(reply: &[u8], address: &str) -> Refusal {
     Refusal::text_of(format!("{} (node {address})", text.trim_end()))
 }
 
-/// Of the regions led by this node.
-async fn here(session: &Session, deadline_ms: u64) -> Result<DrainedAll, Refusal> {
-    let drained = status::drain(&session.core, deadline_ms).await?;
-    let catalogue = session.shared().catalogue.load();
-    let key = |id| super::key_of(&catalogue, id);
-    Ok(DrainedAll {
-        slots: drained.slots,
-        dead: drained.dead,
-        letters: drained.named.iter().map(key).collect(),
-    })
-}
-
-/// What ROW.TABLE DRAIN of another node says (RESP2): `slots`, `dead`, `letters`.
-fn parse(reply: &[u8]) -> Option<DrainedAll> {
-    let mut lines = Lines(reply);
-    let mut drained = DrainedAll::default();
-    let pairs = lines.number(b'*')? / 2;
-    for _ in 0..pairs {
-        match lines.bulk()? {
-            b"slots" => drained.slots = lines.number(b':')?,
-            b"dead" => drained.dead = lines.number(b':')?,
-            b"letters" => {
-                for _ in 0..lines.number(b'*')? {
-                    let key = String::from_utf8_lossy(lines.bulk()?);
-                    drained.letters.push(key.into_owned());
-                }
-            }
-            _ => return None,
-        }
+/// What an answer counts: nothing, if it is none, or goes by older tables than these.
+fn said(reply: &[u8], version: u64) -> Said {
+    let said = parse(reply).unwrap_or_default();
+    match said.catalogue as u64 >= version {
+        true => said,
+        false => Said::default(),
     }
-    Some(drained)
 }
 
-/// What ROW.TABLE STATUS of another node says about this.
-fn slots_of(reply: &[u8]) -> Option<usize> {
+/// The numbers that ROW.TABLE DRAIN or STATUS of another node begins with (RESP2).
+fn parse(reply: &[u8]) -> Option<Said> {
     let mut lines = Lines(reply);
+    let mut said = Said::default();
     for _ in 0..lines.number(b'*')? / 2 {
         let name = lines.bulk()?;
+        if lines.0.first() != Some(&b':') {
+            break; // what is no number comes behind them
+        }
         let number = lines.number(b':')?;
-        if name == b"slots" {
-            return Some(number);
+        match name {
+            b"catalogue" => said.catalogue = number,
+            b"slots" => said.slots = number,
+            b"dead" => said.dead = number,
+            _ => {}
         }
     }
-    None
+    Some(said)
 }
 
 struct Lines<'a>(&'a [u8]);
@@ -171,20 +150,18 @@ mod tests {
 
     #[test]
     fn answers_of_other_nodes() {
-        let reply =
-            b"*6\r\n$5\r\nslots\r\n:5461\r\n$4\r\ndead\r\n:1\r\n$7\r\nletters\r\n*1\r\n$7\r\nusers:a\r\n";
-        let drained = parse(reply).unwrap();
-        assert_eq!((drained.slots, drained.dead), (5461, 1));
-        assert!(drained.has_letters_of("users"));
-        assert!(!drained.has_letters_of("user") && !drained.has_letters_of("games"));
-        for end in 0..reply.len() {
-            assert_eq!(parse(&reply[..end]), None, "{end}");
-        }
-        let unnamed = DrainedAll {
-            dead: 2,
-            letters: vec!["games:a".into()],
-            ..DrainedAll::default()
+        let reply = b"*8\r\n$9\r\ncatalogue\r\n:7\r\n$5\r\nslots\r\n:5461\r\n$4\r\ndead\r\n:1\r\n$7\r\nletters\r\n*1\r\n$7\r\nusers:a\r\n";
+        let told = Said {
+            catalogue: 7,
+            slots: 5461,
+            dead: 1,
         };
-        assert!(unnamed.has_letters_of("users"), "it may be");
+        assert_eq!(parse(reply), Some(told));
+        assert_eq!(said(reply, 7).slots, 5461);
+        assert_eq!(said(reply, 8), Said::default(), "it lags");
+        assert_eq!(said(b"-ERR no", 0), Said::default());
+        for end in 0..reply.len() {
+            let _ = parse(&reply[..end]); // says something, and does not panic
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! ```text
 //!   CREATE, ADDFIELD      SQL first, then the catalogue: a column is there before anybody writes it
 //!   DROPFIELD, DROP       the catalogue first, then SQL: nobody writes a column that is gone
+//!   … KEEPSQL             closed, drained, then the catalogue: SQL has all that was acknowledged
 //! ```
 //!
 //! Every step may be done twice, so who was told of a failure in the middle simply asks again.
@@ -83,6 +84,12 @@ const SUBCOMMANDS: &[Command] = &[
         "Drops a table with its rows, in SQL too unless KEEPSQL is given.",
     ),
     row(
+        "row.table|open",
+        Arity::Exactly(3),
+        CHANGES,
+        "Lets a table take changes again, after a DROP or DROPFIELD with KEEPSQL that was cut off.",
+    ),
+    row(
         "row.table|backends",
         Arity::Exactly(2),
         SHOWS,
@@ -130,6 +137,7 @@ pub const ROWS: &[SessionCommand] = &[
             ("row.table|addfield", SessionRun::Later(change::add_field)),
             ("row.table|dropfield", SessionRun::Later(change::drop_field)),
             ("row.table|drop", SessionRun::Later(change::drop_table)),
+            ("row.table|open", SessionRun::Later(change::open)),
             ("row.table|backends", SessionRun::Later(show::backends)),
             ("row.table|status", SessionRun::Later(status::status)),
             ("row.table|drain", SessionRun::Later(status::drain)),
@@ -186,15 +194,18 @@ fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal>
             "ADDFIELD <name> <field:kind[=default]>",
             "    Adds a field.",
             "DROPFIELD <name> <field> [KEEPSQL]",
-            "    Drops a field and its column.",
+            "    Drops a field and its column. KEEPSQL: as of DROP.",
             "DROP <name> [KEEPSQL]",
-            "    Drops a table and its SQL table, with all rows.",
+            "    Drops a table and its SQL table, with all rows. KEEPSQL: not in SQL, which has every",
+            "    change before; the table takes no changes meanwhile.",
+            "OPEN <name>",
+            "    Lets a table take changes again, after a DROP KEEPSQL that was cut off.",
             "BACKENDS",
             "    Lists the SQL databases of this node.",
             "STATUS",
             "    Tells about the rows of the regions led here.",
-            "DRAIN [TIMEOUT <milliseconds>]",
-            "    Waits until SQL has everything, of the regions led here.",
+            "DRAIN [TABLE <name>] [TIMEOUT <milliseconds>]",
+            "    Waits until SQL has everything (of a table), of the regions led here.",
             "DEAD LIST [COUNT <n>]",
             "    Lists the rows that SQL did not take.",
             "DEAD RETRY <table:key> [OVER <version>]",

@@ -41,7 +41,7 @@ pub fn show<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
 }
 
 fn describe(reply: &mut Reply, table: &Table) {
-    reply.map(7);
+    reply.map(8);
     for (name, value) in [
         ("name", &table.name),
         ("backend", &table.backend),
@@ -55,6 +55,8 @@ fn describe(reply: &mut Reply, table: &Table) {
     reply.int(i64::from(table.id));
     reply.bulk(b"epoch");
     reply.int(table.epoch as i64);
+    reply.bulk(b"closed");
+    reply.int(i64::from(table.closed));
     reply.bulk(b"fields");
     reply.array(table.fields.len());
     for field in &table.fields {

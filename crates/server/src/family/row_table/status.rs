@@ -10,7 +10,7 @@ use table::leader::Numbers;
 use super::only_durable;
 use crate::shared::now_ms;
 use crate::tables::catalogue::Catalogue;
-use crate::tables::status::{self, Status};
+use crate::tables::status::{self, Drained, Status};
 use crate::{Later, Session, Shared};
 
 /// How long DRAIN waits unless told.
@@ -62,7 +62,9 @@ pub fn status<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Repl
         let catalogue = session.shared().catalogue.load_full();
         let status = status_of(session, &catalogue).await;
         let numbers = named(&status);
-        reply.map(numbers.len() + 4);
+        reply.map(numbers.len() + 5);
+        reply.bulk(b"catalogue");
+        reply.int(catalogue.version as i64);
         reply.bulk(b"tables");
         reply.int(catalogue.tables.len() as i64);
         for (name, number) in numbers {
@@ -118,40 +120,54 @@ async fn status_of(session: &Session, catalogue: &Catalogue) -> Status {
     }
 }
 
-/// DRAIN [TIMEOUT ms]
+/// DRAIN [TABLE name] [TIMEOUT ms]
 pub fn drain<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
-        only_durable(session.shared())?;
-        let timeout_ms = match args.len() {
-            2 => DRAIN_MS,
-            4 if args.is(2, "TIMEOUT") => {
-                u64::try_from(args.int(3)?).map_err(|_| Refusal::NotInteger)?
+        let shared = session.shared();
+        only_durable(shared)?;
+        let (mut table, mut timeout_ms) = (None, DRAIN_MS);
+        for at in (2..args.len()).step_by(2) {
+            let value = args.get(at + 1).ok_or(Refusal::Syntax)?;
+            if args.is(at, "TABLE") {
+                table = Some(value);
+            } else if args.is(at, "TIMEOUT") {
+                timeout_ms = u64::try_from(args.int(at + 1)?).map_err(|_| Refusal::NotInteger)?;
+            } else {
+                return Err(Refusal::Syntax);
             }
-            _ => return Err(Refusal::Syntax),
-        };
-        let catalogue = session.shared().catalogue.load_full();
-        if catalogue.version > 0 {
-            let deadline_ms = now_ms().saturating_add(timeout_ms);
-            let drained = status::drain(&session.core, deadline_ms).await?;
-            reply.map(3);
-            reply.bulk(b"slots");
-            reply.int(drained.slots as i64);
-            reply.bulk(b"dead");
-            reply.int(drained.dead as i64);
-            reply.bulk(b"letters");
-            reply.array(drained.named.len());
-            for id in &drained.named {
-                reply.bulk(super::key_of(&catalogue, id).as_bytes());
-            }
-            return Ok(());
         }
-        reply.map(3);
-        reply.bulk(b"slots");
-        reply.int(i64::from(base::SLOT_COUNT));
-        reply.bulk(b"dead");
-        reply.int(0);
+        let catalogue = shared.known_tables().await;
+        let table = match table {
+            Some(name) => {
+                let found = catalogue.named_or_refuse(name);
+                Some(found.map_err(|refusal| shared.unheard_or(refusal))?.id)
+            }
+            None => None,
+        };
+        let drained = match catalogue.version {
+            0 => Drained {
+                slots: usize::from(base::SLOT_COUNT),
+                ..Drained::default()
+            },
+            _ => {
+                let deadline_ms = now_ms().saturating_add(timeout_ms);
+                status::drain(&session.core, table, deadline_ms).await?
+            }
+        };
+        reply.map(4);
+        for (name, number) in [
+            ("catalogue", catalogue.version),
+            ("slots", drained.slots as u64),
+            ("dead", drained.dead as u64),
+        ] {
+            reply.bulk(name.as_bytes());
+            reply.int(number as i64);
+        }
         reply.bulk(b"letters");
-        reply.array(0);
+        reply.array(drained.named.len());
+        for id in &drained.named {
+            reply.bulk(super::key_of(&catalogue, id).as_bytes());
+        }
         Ok(())
     })
 }

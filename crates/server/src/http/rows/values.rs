@@ -134,6 +134,7 @@ pub mod tests {
             sql_name: "users".into(),
             fields: fields.collect(),
             next_field: 6,
+            closed: false,
         }
     }
 

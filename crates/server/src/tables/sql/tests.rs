@@ -16,6 +16,7 @@ fn users(backend: &str) -> Arc<Table> {
         backend: backend.into(),
         sql_name: "users".into(),
         next_field: 3,
+        closed: false,
         fields,
     })
 }
