@@ -8,10 +8,14 @@
 //! --pdeathsig`), so a test that is killed leaves nothing behind. An empty data directory is made once
 //! per version and kept in the cache; each server begins with a copy, which takes a tenth of the time.
 //!
+//! A server that cannot be had fails the test at one place ([`Server::start`], [`Server::restart`]) with the reason;
+//! below it, what can fail says so.
+//!
 //! No part of the product. The servers are deliberately configured in ways that need care: PostgreSQL sorts texts by
 //! English rules, MariaDB has latin1 and ignores case by default.
 
-use std::io::Read;
+use std::ffi::OsString;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -27,6 +31,7 @@ pub enum Engine {
 #[derive(Debug)]
 pub struct Server {
     engine: Engine,
+    program: PathBuf,
     home: tempfile::TempDir,
     running: Option<Child>,
 }
@@ -37,34 +42,33 @@ const START_MAX: Duration = Duration::from_secs(60);
 impl Server {
     /// A running server with an empty database. `None` if it is not installed, unless this is CI: then the test fails.
     pub fn start(engine: Engine) -> Option<Server> {
-        if engine.program().is_none() {
+        let Some(program) = engine.program() else {
             assert!(
                 std::env::var_os("CI").is_none(),
                 "{engine:?} is not installed: scripts/install test"
             );
             eprintln!("{engine:?} is not installed: skipped (scripts/install test)");
             return None;
+        };
+        match Server::make(engine, program) {
+            Ok(server) => Some(server),
+            Err(error) => panic!("{engine:?} cannot be started: {error}"),
         }
-        let home = tempfile::Builder::new()
-            .prefix("neokv-db-")
-            .tempdir()
-            .expect("a temporary directory");
-        run(
-            "cp",
-            &[
-                "-r",
-                path(&template(engine)),
-                path(&home.path().join("data")),
-            ],
-        );
-        give_to_nobody(home.path());
+    }
+
+    fn make(engine: Engine, program: PathBuf) -> io::Result<Server> {
+        let home = folder()?;
+        let empty = template(engine, &program)?;
+        copy(&empty, &home.path().join("data"))?;
+        give_to_nobody(home.path())?;
         let mut server = Server {
             engine,
+            program,
             home,
             running: None,
         };
-        server.restart();
-        Some(server)
+        server.try_restart()?;
+        Ok(server)
     }
 
     /// As `--table-backend` takes it.
@@ -96,12 +100,18 @@ impl Server {
 
     /// Starts it on the data it had, after killing it if it runs; back when it takes connections.
     pub fn restart(&mut self) {
+        if let Err(error) = self.try_restart() {
+            panic!("{:?} cannot be started again: {error}", self.engine);
+        }
+    }
+
+    fn try_restart(&mut self) -> io::Result<()> {
         self.kill();
         let home = self.home.path();
         let _ = std::fs::remove_file(home.join("socket"));
         let _ = std::fs::remove_file(home.join("data/postmaster.pid"));
-        let log = std::fs::File::create(home.join("log")).expect("a log file");
-        let mut command = unprivileged(&self.engine.program().expect("installed"));
+        let log = std::fs::File::create(home.join("log"))?;
+        let mut command = unprivileged(&self.program);
         match self.engine {
             Engine::Postgres => {
                 command.arg("-D").arg(home.join("data")).arg("-k").arg(home);
@@ -118,9 +128,9 @@ impl Server {
             Engine::Mariadb => {
                 command
                     .arg("--no-defaults")
-                    .arg(format!("--datadir={}", path(&home.join("data"))))
-                    .arg(format!("--socket={}", path(&home.join("socket"))))
-                    .arg(format!("--pid-file={}", path(&home.join("pid"))))
+                    .arg(option("--datadir=", &home.join("data")))
+                    .arg(option("--socket=", &home.join("socket")))
+                    .arg(option("--pid-file=", &home.join("pid")))
                     .args(MARIADB_SMALL)
                     .args([
                         "--skip-networking",
@@ -133,12 +143,11 @@ impl Server {
         let child = command
             .current_dir(home)
             .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a log file"))
+            .stdout(log.try_clone()?)
             .stderr(log)
-            .spawn()
-            .expect("the server starts");
+            .spawn()?;
         self.running = Some(child);
-        self.wait_until_ready();
+        self.wait_until_ready()
     }
 
     /// Whether it was started, and not killed since.
@@ -162,23 +171,19 @@ impl Server {
         }
     }
 
-    fn wait_until_ready(&mut self) {
+    fn wait_until_ready(&mut self) -> io::Result<()> {
         let end = Instant::now() + START_MAX;
         loop {
             let gone = match &mut self.running {
-                Some(child) => child.try_wait().expect("a child").is_some(),
+                Some(child) => child.try_wait()?.is_some(),
                 None => true,
             };
             if gone || Instant::now() > end {
                 let log = std::fs::read_to_string(self.home.path().join("log"));
-                panic!(
-                    "{:?} did not start:\n{}",
-                    self.engine,
-                    log.unwrap_or_default()
-                );
+                return Err(io::Error::other(log.unwrap_or_default()));
             }
             if self.is_ready() {
-                return;
+                return Ok(());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -241,27 +246,20 @@ fn in_path(name: &str) -> Option<PathBuf> {
 }
 
 /// An empty data directory of this version, made the first time it is wanted.
-fn template(engine: Engine) -> PathBuf {
-    let program = engine.program().expect("installed");
-    let version = Command::new(&program)
-        .arg("--version")
-        .output()
-        .expect("a version");
+fn template(engine: Engine, program: &Path) -> io::Result<PathBuf> {
+    let version = Command::new(program).arg("--version").output()?;
     let version: String = String::from_utf8_lossy(&version.stdout)
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
         .collect();
     let cache = cache().join("databases");
-    std::fs::create_dir_all(&cache).expect("a cache directory");
+    std::fs::create_dir_all(&cache)?;
     let kept = cache.join(format!("2-{version}"));
     if kept.exists() {
-        return kept;
+        return Ok(kept);
     }
-    let fresh = tempfile::Builder::new()
-        .prefix("neokv-db-")
-        .tempdir()
-        .expect("a temporary directory");
-    give_to_nobody(fresh.path());
+    let fresh = folder()?;
+    give_to_nobody(fresh.path())?;
     let data = fresh.path().join("data");
     match engine {
         Engine::Postgres => {
@@ -274,38 +272,35 @@ fn template(engine: Engine) -> PathBuf {
             ];
             let make = |options: &[&str]| {
                 let mut command = unprivileged(&initdb);
-                let command = command.arg("-D").arg(&data).args(plain).args(options);
-                command.current_dir(fresh.path()).output().expect("initdb")
+                command.arg("-D").arg(&data).args(plain).args(options);
+                run(command.current_dir(fresh.path()))
             };
             // Before version 15 there is no such option.
-            if !make(&english).status.success() {
-                let output = make(&["--locale=C.UTF-8"]);
-                let told = String::from_utf8_lossy(&output.stderr).into_owned();
-                assert!(output.status.success(), "initdb: {told}");
-            }
+            make(&english).or_else(|_| make(&["--locale=C.UTF-8"]))?;
         }
         Engine::Mariadb => {
-            let install = in_path("mariadb-install-db").expect("mariadb-install-db");
+            let install = in_path("mariadb-install-db");
+            let install = install.ok_or_else(|| io::Error::other("no mariadb-install-db"))?;
             let mut command = unprivileged(&install);
-            let output = command
+            command
                 .args(["--no-defaults", "--auth-root-authentication-method=normal"])
                 .arg("--skip-name-resolve")
-                .arg(format!("--datadir={}", path(&data)))
-                .args(MARIADB_SMALL)
-                .current_dir(fresh.path())
-                .output()
-                .expect("mariadb-install-db");
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "mariadb-install-db: {told}");
+                .arg(option("--datadir=", &data))
+                .args(MARIADB_SMALL);
+            run(command.current_dir(fresh.path()))?;
         }
     }
     // Two tests may do this at once: the copy appears whole, and who comes second takes the first's.
     let beside = cache.join(format!("fresh-{}-{version}", std::process::id()));
-    run("cp", &["-r", path(&data), path(&beside)]);
+    copy(&data, &beside)?;
     if std::fs::rename(&beside, &kept).is_err() {
         let _ = std::fs::remove_dir_all(&beside);
     }
-    kept
+    Ok(kept)
+}
+
+fn folder() -> io::Result<tempfile::TempDir> {
+    tempfile::Builder::new().prefix("neokv-db-").tempdir()
 }
 
 fn cache() -> PathBuf {
@@ -331,23 +326,33 @@ fn unprivileged(program: &Path) -> Command {
     command
 }
 
-fn give_to_nobody(folder: &Path) {
+fn give_to_nobody(folder: &Path) -> io::Result<()> {
     if is_root() {
-        run("chown", &["-R", "nobody:nogroup", path(folder)]);
+        run(Command::new("chown")
+            .args(["-R", "nobody:nogroup"])
+            .arg(folder))?;
     }
-    run("chmod", &["-R", "u=rwX,go=", path(folder)]);
+    run(Command::new("chmod").args(["-R", "u=rwX,go="]).arg(folder))
 }
 
-fn run(program: &str, arguments: &[&str]) {
-    let status = Command::new(program).args(arguments).status();
-    assert!(
-        status.as_ref().is_ok_and(|status| status.success()),
-        "{program} {arguments:?}: {status:?}"
-    );
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    run(Command::new("cp").arg("-r").arg(from).arg(to))
 }
 
-fn path(path: &Path) -> &str {
-    path.to_str().expect("a path in utf-8")
+/// To its end; what it said if that is no good one.
+fn run(command: &mut Command) -> io::Result<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("{command:?}: {said}")))
+}
+
+fn option(name: &str, path: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(path);
+    option
 }
 
 fn signal(name: &str, pids: &[u32]) {
