@@ -23,7 +23,8 @@ fn matches_with(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     // Where to resume: the pattern after the last star, and the text it has swallowed so far.
     let mut retry: Option<(usize, usize)> = None;
     loop {
-        if p < pattern.len() && pattern[p] == b'*' {
+        let rest = pattern.get(p..).unwrap_or_default();
+        if let [b'*', ..] = rest {
             let repeated = retry.is_some_and(|(star, _)| star == p);
             p += 1;
             retry = Some((p, t));
@@ -36,9 +37,8 @@ fn matches_with(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
             }
             continue;
         }
-        if t < text.len()
-            && p < pattern.len()
-            && let Some(next) = match_one(&pattern[p..], text[t], ignore_case)
+        if let Some(&byte) = text.get(t)
+            && let Some(next) = match_one(rest, byte, ignore_case)
         {
             p += next;
             t += 1;
@@ -67,11 +67,12 @@ fn match_one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
             b
         }
     };
-    match pattern[0] {
-        b'?' => Some(1),
-        b'[' => match_class(pattern, byte, fold),
-        b'\\' if pattern.len() > 1 => (fold(pattern[1]) == fold(byte)).then_some(2),
-        literal => (fold(literal) == fold(byte)).then_some(1),
+    match *pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'[', ..] => match_class(pattern, byte, fold),
+        [b'\\', literal, ..] => (fold(literal) == fold(byte)).then_some(2),
+        [literal, ..] => (fold(literal) == fold(byte)).then_some(1),
     }
 }
 
@@ -85,22 +86,22 @@ fn match_class(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> Option<usiz
     let byte = fold(byte);
     let mut found = false;
     loop {
-        match pattern.get(at) {
-            None => break,
-            Some(b']') => {
+        match *pattern.get(at..).unwrap_or_default() {
+            [] => break,
+            [b']', ..] => {
                 at += 1;
                 break;
             }
-            Some(b'\\') if at + 1 < pattern.len() => {
-                found |= fold(pattern[at + 1]) == byte;
+            [b'\\', literal, ..] => {
+                found |= fold(literal) == byte;
                 at += 2;
             }
-            Some(&low) if at + 2 < pattern.len() && pattern[at + 1] == b'-' => {
-                let (a, b) = (fold(low), fold(pattern[at + 2]));
+            [low, b'-', high, ..] => {
+                let (a, b) = (fold(low), fold(high));
                 found |= (a.min(b)..=a.max(b)).contains(&byte);
                 at += 3;
             }
-            Some(&literal) => {
+            [literal, ..] => {
                 found |= fold(literal) == byte;
                 at += 1;
             }

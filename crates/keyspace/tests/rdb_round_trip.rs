@@ -202,6 +202,21 @@ fn unchecked_damage_never_panics() {
     }
 }
 
+/// Longer than an element can be, told in a few bytes: plain, and compressed.
+#[test]
+fn strings_that_are_too_long_are_refused() {
+    let len = [&[0x81][..], &(3u64 << 30).to_be_bytes()].concat();
+    for value in [len.clone(), [&[0xc3, 1], &len[..], &[0]].concat()] {
+        let mut bytes = b"REDIS0009\x01\x01k\x01".to_vec(); // a list of one element
+        bytes.extend(value);
+        let error = read(&bytes).unwrap_err();
+        assert!(
+            matches!(error, Error::TooLong(len) if len == 3 << 30),
+            "{error}"
+        );
+    }
+}
+
 /// A dump of one value in a layout that this writer never uses.
 fn read_packed(layout: u8, value: &[u8]) -> Result<Option<(Plain, Option<u64>)>, Error> {
     let mut bytes = b"REDIS0003\xfd\x10\x00\x00\x00".to_vec(); // deadline: 16 seconds

@@ -100,18 +100,19 @@ impl<'a> Options<'a> {
 
 /// A cursor as C's `strtoul` reads it: a sign is allowed, nothing at all is 0.
 pub(super) fn parse_cursor(text: &[u8]) -> Result<u64, Refusal> {
-    let (negative, digits) = match text {
+    let (negative, mut digits) = match text {
         [b'-', digits @ ..] if !digits.is_empty() => (true, digits),
         [b'+', digits @ ..] if !digits.is_empty() => (false, digits),
         [] => return Ok(0),
         _ => (false, text),
     };
-    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
-    let significant = match &digits[zeros..] {
-        [] => &b"0"[..],
-        rest => rest,
-    };
-    let value = number::parse_u64(significant).ok_or(Refusal::new("ERR invalid cursor"))?;
+    // Zeros in front do not count; the last one does.
+    while let [b'0', rest @ ..] = digits
+        && !rest.is_empty()
+    {
+        digits = rest;
+    }
+    let value = number::parse_u64(digits).ok_or(Refusal::new("ERR invalid cursor"))?;
     Ok(if negative {
         value.wrapping_neg()
     } else {

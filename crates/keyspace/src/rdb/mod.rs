@@ -90,6 +90,8 @@ pub enum Error {
     Database(u64),
     /// Bytes that no Redis writes; what was being read.
     Corrupt(&'static str),
+    /// A string of so many bytes, more than there is room for.
+    TooLong(u64),
     /// A value of a type that is not known, and its key.
     UnknownType {
         layout: u8,
@@ -112,6 +114,13 @@ impl std::fmt::Display for Error {
             Error::Version(version) => write!(f, "dumps of version {version} are not supported"),
             Error::Database(db) => write!(f, "the dump has a database {db}, beyond the last"),
             Error::Corrupt(what) => write!(f, "the dump is damaged: bad {what}"),
+            Error::TooLong(len) => {
+                let most = base::limits::MOST_BULK_BYTES;
+                write!(
+                    f,
+                    "the dump has a string of {len} bytes; {most} are the most"
+                )
+            }
             Error::UnknownType { layout, key } => {
                 let key = key.escape_ascii();
                 write!(f, "value type {layout} of key '{key}' is not supported")

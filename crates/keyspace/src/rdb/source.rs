@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use base::limits::MOST_BULK_BYTES;
+
 use super::{Checksum, Error, lzf, strings};
 
 /// Read ahead, and the most memory given on the word of a length alone.
@@ -13,6 +15,13 @@ pub(super) struct Source<R> {
     position: usize,
     checksum: Checksum,
     packed: Vec<u8>,
+}
+
+/// The length of a string, if there may be one of it.
+fn checked(len: u64) -> Result<usize, Error> {
+    let fits = usize::try_from(len).ok();
+    fits.filter(|len| *len <= MOST_BULK_BYTES)
+        .ok_or(Error::TooLong(len))
 }
 
 /// A length, or how a string that is not plain is written.
@@ -122,7 +131,7 @@ impl<R: Read> Source<R> {
     pub fn string(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         out.clear();
         let int = match self.any_length()? {
-            Length::Plain(n) => return self.bytes(n, out),
+            Length::Plain(n) => return self.bytes(checked(n)? as u64, out),
             Length::Special(strings::LZF) => return self.compressed(out),
             Length::Special(strings::INT8) => i64::from(i8::from_le_bytes(self.array()?)),
             Length::Special(strings::INT16) => i64::from(i16::from_le_bytes(self.array()?)),
@@ -138,7 +147,7 @@ impl<R: Read> Source<R> {
         let mut packed = std::mem::take(&mut self.packed);
         packed.clear();
         self.bytes(packed_len, &mut packed)?;
-        let len = usize::try_from(len).map_err(|_| Error::Corrupt("compressed string"))?;
+        let len = checked(len)?;
         let done = lzf::decompress(&packed, len, out);
         self.packed = packed;
         done.ok_or(Error::Corrupt("compressed string"))

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use base::limits::DATABASES;
 use base::{DbIndex, Refusal};
 use command::Attempt;
 use keyspace::rows::{self, Changes, RowSource, Tier};
@@ -49,6 +50,10 @@ pub fn run_payload(
     let entry = entry::decode(payload)
         .map_err(|error| format!("entry {index} of the log cannot be read: {error}"))?;
     let stamp_ms = entry.stamp_ms;
+    let is_there = |db: DbIndex| match db < DATABASES {
+        true => Ok(()),
+        false => Err(format!("entry {index} of the log names a database {db}")),
+    };
     match entry.body {
         Body::Rows(bytes) => {
             let changes = Changes::decode(bytes)
@@ -62,6 +67,7 @@ pub fn run_payload(
         Body::Expire(keys) => {
             space.continue_entry(index);
             for expired in keys {
+                is_there(expired.db)?;
                 fetch(space, rows, expired.db, expired.key)?;
                 space.expire_key(expired.db, expired.key, expired.deadline_ms);
             }
@@ -71,6 +77,7 @@ pub fn run_payload(
             let mut spans: Vec<Span> = Vec::new();
             let mut reply = Reply::new(Protocol::Resp2);
             for (nth, command) in given.enumerate() {
+                is_there(command.db)?;
                 spans.clear();
                 spans.extend(command.spans().map(|(start, len)| Span { start, len }));
                 let args = Args::new(payload, &spans);
@@ -180,4 +187,29 @@ fn fetch(
         Err(error) => return Err(format!("rows cannot be read: {error:?}")),
     }
     space.take_failure().map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::rows::MapStore;
+    use replica::entry::EntryWriter;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_for_a_database_there_is_not_is_refused() {
+        let store = Arc::new(MapStore::default());
+        let commands = Commands::new();
+        for (db, is_there) in [(15, true), (16, false), (255, false)] {
+            let mut space = Keyspace::durable(1, 1, None, store.clone()).unwrap();
+            let mut writer = EntryWriter::new();
+            writer.push(db, [&b"SET"[..], b"k", b"v"].into_iter());
+            let payload = writer.finish(1, 1);
+            let tuning = Tuning::default();
+            let tell = &mut |_: &[u8]| {};
+            let ran = run_payload(&mut space, &*store, 1, &payload, &commands, &tuning, tell);
+            assert_eq!(ran.is_ok(), is_there, "{db}");
+        }
+    }
 }

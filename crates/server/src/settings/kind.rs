@@ -150,6 +150,7 @@ impl Kind {
                 _ => format!("integer {min} … {max}"),
             },
             Kind::Bytes { min: 0, .. } => "bytes (100mb, 1gb, …)".into(),
+            Kind::Bytes { min, max } if max < i64::MAX as u64 => format!("bytes {min} … {max}"),
             Kind::Bytes { min, .. } => format!("bytes ≥ {min}"),
             Kind::Choice(words) => words.join(", "),
             Kind::Text => "text".into(),

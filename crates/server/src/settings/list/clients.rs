@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Setting] = &[
         "proto-max-bulk-len",
         Kind::Bytes {
             min: 1 << 20,
-            max: i64::MAX as u64,
+            max: base::limits::MOST_BULK_BYTES as u64,
         },
         "512mb",
         "Longest argument a client may send, and longest string.",
