@@ -149,6 +149,29 @@ fn at_the_hard_limit_what_needs_room_is_refused_and_the_rest_goes_on() {
     assert!(!rename(client, row, "yy"), "longer by one");
     let told = try_call::<Value>(client, &format!("HSET users:{row} tag t"));
     assert!(told.is_err(), "a field it did not have: {told:?}");
+    let twice = ["name", "", "name", "zz"];
+    let twice = redis::cmd("HSET")
+        .arg(format!("users:{row}"))
+        .arg(&twice)
+        .clone();
+    let told = twice.query::<Value>(client);
+    assert!(told.is_err(), "the last of a field counts: {told:?}");
+    // Nor in a transaction, of one region or over several.
+    for count in [1, 8] {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        for row in &refused[1..=count] {
+            pipe.hset(format!("users:{row}"), "name", long(7));
+        }
+        let told = pipe.query::<Vec<Value>>(client);
+        let told = told.map_err(|error| error.to_string());
+        assert!(
+            told.as_ref().is_err_and(|it| it.contains("is full")),
+            "{told:?}"
+        );
+    }
+    let again = numbers(client);
+    assert!(again["bytes"] <= still["bytes"], "{still:?} {again:?}");
     // A row that is waited for takes five seconds.
     assert!(slowest < Duration::from_secs(4), "{slowest:?}");
     assert_eq!(

@@ -41,8 +41,13 @@ impl Held {
         if self.core().shared.durable.is_none() {
             return self.run(call, args, reply);
         }
-        self.load_named(call, args).await;
         let core = self.core().clone();
+        if let Some(refusal) = self.lacks_room(call, args) {
+            core.stats().on_rejected(Some(call.stat));
+            core.refuse(&refusal, reply);
+            return Ran::Refused;
+        }
+        self.load_named(call, args).await;
         let mut again = Again::chosen(core.next_seed());
         loop {
             match self.attempt(call, args, reply, again).await {

@@ -3,6 +3,7 @@
 //! A command that writes goes into the log only when its rows are cached: what is applied cannot wait for SQL. One that
 //! reads is run, misses, and is run again. Either waits here, alone; the region goes on meanwhile.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use command::Command;
 use command::family::row::sets;
 use keyspace::Keyspace;
 use resp::Args;
-use table::RowId;
 use table::leader::{End, Failure};
+use table::{RowId, Value};
 
 use super::ask::{Ask, Told};
 use super::desk::Desk;
 use crate::cluster::Unserved;
-use crate::cores::{Answer, BatchBox, Core, RegionId, Ticket};
+use crate::cores::{Answer, BatchBox, Call, Core, Held, RegionBox, RegionId, Ticket};
 use crate::durable::each_key;
 
 /// How long a row may take to come from SQL.
@@ -279,6 +280,32 @@ impl Core {
     }
 }
 
+impl Held {
+    /// What is said instead of running a command that may make a row larger, if there is no room for it. Commands on regions that are
+    /// held (a transaction over several of them) do not come through [`Core::only_ready`].
+    pub(crate) fn lacks_room(&mut self, call: &Call<'_>, args: &Args<'_>) -> Option<Refusal> {
+        let has_tables = |region: &RegionBox| region.space.has_tables();
+        if !call.row.is_write() || !self.regions().iter().any(has_tables) {
+            return None;
+        }
+        let mut lacks = false;
+        each_key(call.row, call.db, args, &mut |db, key| {
+            let Some(region) = self.region_of(key) else {
+                return;
+            };
+            if !region.space.names_row(db, key) {
+                return;
+            }
+            let desk = region.member.as_deref().and_then(|it| it.desk.as_deref());
+            if let (Some(desk), Some(rows)) = (desk, region.space.table_rows()) {
+                lacks |=
+                    !desk.leader.has_room(rows) && needs_room(&region.space, call.row, db, args);
+            }
+        });
+        lacks.then(full_refusal)
+    }
+}
+
 /// The rows that a command names.
 fn each_row(
     space: &Keyspace,
@@ -307,6 +334,8 @@ fn needs_room(space: &Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> 
         return true;
     };
     let (mut has, mut wants) = (0, 0);
+    // Of a field that is named twice the last value counts, and what it replaces once.
+    let sets: BTreeMap<u16, Value> = sets.into_iter().collect();
     for (field, value) in &sets {
         let Some(old) = cached.image.get(*field) else {
             return true;
