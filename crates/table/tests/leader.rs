@@ -761,3 +761,23 @@ fn many_rows_wait_longer_unless_somebody_waits_for_them() {
     assert_eq!(sent_after(51, true), 2);
     assert_eq!(sent_after(600, true), 0);
 }
+
+/// Whoever sets a long time to spare SQL does not get a shorter one when there is much to spare.
+#[test]
+fn many_rows_never_wait_less_than_few() {
+    let limits = Limits {
+        linger: 3000,
+        ..Limits::default()
+    };
+    for count in [1, 600] {
+        let mut desk = Desk::new(limits.clone());
+        desk.cache((0..count).map(id));
+        for key in 0..count {
+            desk.apply(set(id(key), 1));
+        }
+        desk.after(2900);
+        assert!(flushes(desk.settle()).is_empty(), "{count} rows");
+        desk.after(200);
+        assert!(!flushes(desk.settle()).is_empty(), "{count} rows");
+    }
+}

@@ -26,7 +26,7 @@ use crate::schema::Table;
 use super::backoff::Backoff;
 use super::{Action, Fault, Flush, Limits, Numbers, Wrote};
 
-/// When so many rows wait, they wait so many times longer, but at most so many milliseconds; fewer in between.
+/// When so many rows wait, they wait so many times longer, but no longer than so many milliseconds because of it; fewer in between.
 const MANY_ROWS: u64 = 512;
 const MANY_TIMES: u64 = 10;
 const MANY_MS: u64 = 500;
@@ -107,7 +107,8 @@ struct Sent {
 fn linger(limits: &Limits, rows: usize) -> u64 {
     let rows = (rows as u64).min(MANY_ROWS);
     let most = limits.linger.saturating_mul(MANY_TIMES).min(MANY_MS);
-    (limits.linger.saturating_mul(MANY_ROWS - rows) + most * rows) / MANY_ROWS
+    let more = most.saturating_sub(limits.linger);
+    limits.linger + more * rows / MANY_ROWS
 }
 
 impl Writeback {
