@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use table::entry::Entry;
+use table::entry::{Entry, Found};
 use table::leader::{Action, End, Fault, Leader, Numbers, Read, Wrote};
 use table::rows::{Applied, What};
 use table::{RowId, Rows};
@@ -76,11 +76,15 @@ struct Todo {
 
 impl Desk {
     fn open(core: &Core, member: &Member, rows: &Rows) -> Desk {
-        let replica = &member.replica;
         let limits = super::limits(&core.shared, &core.settings());
+        let (id, term) = (member.replica.id(), member.replica.term());
+        Desk::new(Leader::new(limits, id, term, rows, core.now_ms()), term)
+    }
+
+    fn new(leader: Leader, term: u64) -> Desk {
         Desk {
-            leader: Leader::new(limits, replica.id(), replica.term(), rows, core.now_ms()),
-            term: replica.term(),
+            leader,
+            term,
             follow: Follow::default(),
             proposals: VecDeque::new(),
             leaving: BTreeMap::new(),
@@ -169,9 +173,14 @@ impl Desk {
     }
 }
 
+/// Roughly. Loaded rows have up to a megabyte each.
 fn size(entry: &Entry) -> usize {
+    let of_found = |(id, found): &(RowId, Found)| match found {
+        Found::Row(image) => id.key.len() + image.size(),
+        Found::Missing => id.key.len() + 8,
+    };
     match entry {
-        Entry::Loaded { rows, .. } => rows.len() * 256,
+        Entry::Loaded { rows, .. } => rows.iter().map(of_found).sum(),
         Entry::Flushed(rows) => rows.len() * 32,
         Entry::Kick(rows) => rows.len() * 32,
         _ => 256,
@@ -482,5 +491,36 @@ impl Todo {
         let letters = desk.letters.into_iter();
         self.closed.extend(letters.map(|(_, ticket)| ticket as u64));
         self.batches.extend(desk.behind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use table::leader::Limits;
+    use table::{Delta, Image, Value};
+
+    use super::*;
+
+    #[test]
+    fn a_log_entry_takes_large_rows_a_few_at_a_time() {
+        let leader = Leader::new(Limits::default(), 1, 1, &Rows::new(), 0);
+        let mut desk = Desk::new(leader, 1);
+        let mut change = Delta::new(1);
+        change.set(1, Value::Text("x".repeat(300_000).into()));
+        let mut image = Image::default();
+        image.apply(change);
+        for n in 0..100 {
+            let rows = vec![(RowId::new(1, &n.to_string()), Found::Row(image.clone()))];
+            desk.propose(Entry::Loaded { term: 1, rows });
+        }
+        let taken = desk.take_proposals();
+        let bytes: usize = taken.iter().map(|entry| entry.encode().len()).sum();
+        assert!(bytes < 2 * PROPOSED_BYTES, "{bytes}");
+        desk.put_back(taken);
+        let mut rest = 100;
+        while desk.has_proposals() {
+            rest -= desk.take_proposals().len();
+        }
+        assert_eq!(rest, 0);
     }
 }
