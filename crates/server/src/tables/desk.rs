@@ -146,6 +146,14 @@ impl Desk {
         self.behind.push(batch);
     }
 
+    /// Batches that waited for rows to leave, if some may have; or if none will, because the log did not take what would have let them go.
+    fn take_behind(&mut self, some_applied: bool) -> Vec<BatchBox> {
+        match some_applied || !self.is_any_leaving() {
+            true => std::mem::take(&mut self.behind),
+            false => Vec::new(),
+        }
+    }
+
     fn on_applied(&mut self, rows: &Rows, applied: &Applied, now_ms: u64) {
         let out = &mut self.out;
         self.leader.on_applied(rows, applied, now_ms, out);
@@ -300,9 +308,7 @@ impl Core {
         desk.leader.turn(rows, now_ms, out);
         todo.term = desk.term;
         todo.actions = desk.sort_actions();
-        if !applied.is_empty() {
-            todo.batches = std::mem::take(&mut desk.behind);
-        }
+        todo.batches = desk.take_behind(!applied.is_empty());
         todo.composes |= desk.has_proposals();
         todo
     }
@@ -496,10 +502,14 @@ impl Todo {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use table::leader::Limits;
     use table::{Delta, Image, Value};
 
     use super::*;
+    use crate::clients::Client;
+    use crate::cores::Batch;
 
     #[test]
     fn a_log_entry_takes_large_rows_a_few_at_a_time() {
@@ -522,5 +532,18 @@ mod tests {
             rest -= desk.take_proposals().len();
         }
         assert_eq!(rest, 0);
+    }
+
+    #[test]
+    fn who_waits_behind_a_kick_goes_on_when_the_log_does_not_take_it() {
+        let leader = Leader::new(Limits::default(), 1, 1, &Rows::new(), 0);
+        let mut desk = Desk::new(leader, 1);
+        let id = RowId::new(1, "alice");
+        desk.note_leaving(&id);
+        let client = Arc::new(Client::new(1, String::new(), String::new(), 0, 0));
+        desk.wait_behind(Batch::new(0, 0, client));
+        assert!(desk.take_behind(false).is_empty(), "it is on its way");
+        desk.note_gone(&id); // refused: nothing will be applied
+        assert_eq!(desk.take_behind(false).len(), 1);
     }
 }
