@@ -47,10 +47,10 @@ impl Region {
             return Some(false);
         }
         // A read may have said already that a key is gone whose removal is still on its way.
-        let applied = replica.applied_index();
         let is_sure = member.ahead.is_none()
+            && !member.is_expiring()
             && replica.is_serving()
-            && applied >= replica.committed_index().max(member.expiring)
+            && replica.applied_index() >= replica.committed_index()
             && (replica.is_quiet() || replica.may_serve(now_ms));
         (tally == Tally::Led || is_sure).then_some(true)
     }

@@ -27,7 +27,7 @@ impl Core {
             let Some(member) = region.member.as_deref_mut() else {
                 return;
             };
-            if !member.replica.is_leader() || member.expiring > member.replica.applied_index() {
+            if !member.replica.is_leader() || member.is_expiring() {
                 return; // another replica sees to it, or the former entry is on its way
             }
             match region.space.due(self.now_ms(), KEYS, Tier::All) {

@@ -39,7 +39,7 @@ pub struct Member {
     /// Memory is ahead of the log: it has the effect of this entry, which a majority does not have
     /// yet (`keep`). Nobody reads the region meanwhile.
     pub ahead: Option<u64>,
-    /// The last entry that removes due keys.
+    /// The last entry that removes due keys, as it was proposed; see [`Member::is_expiring`].
     pub expiring: u64,
     pub last_stamp_ms: u64,
     /// The entry that was last found to need cold rows, and how often.
@@ -146,6 +146,13 @@ impl Member {
         self.failed || !self.replica.has_unapplied() && self.replica.writes_in_flight() == 0
     }
 
+    /// An entry that removes due keys is on its way. It may never have come to anything: another leader's took its place, and the log
+    /// is shorter now.
+    pub fn is_expiring(&self) -> bool {
+        let index = self.expiring.min(self.replica.last_index());
+        index > self.replica.applied_index()
+    }
+
     /// The store has everything up to this entry.
     pub fn note_progress(&self, place: RegionId, index: u64) {
         self.progress.note_applied(place, index);
@@ -214,6 +221,9 @@ pub fn seed_of(entry_seed: u64, nth: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use keyspace::rows::MapStore;
+    use replica::{MapLog, ReplicaConfig};
+
     use super::*;
 
     #[test]
@@ -227,5 +237,29 @@ mod tests {
         let order: Vec<_> = flights.iter().map(|it| (it.index, it.term)).collect();
         let expected = [(11, 4), (12, 2), (12, 4), (13, 2), (13, 4), (14, 2)];
         assert_eq!(order, expected);
+    }
+
+    /// A leader proposed the removal of keys, was cut off, and leads again with a log that others have shortened.
+    #[test]
+    fn an_entry_that_never_was_is_not_waited_for() {
+        let replica = Replica::new(ReplicaConfig::default(), &MapLog::new()).unwrap();
+        let progress = Arc::new(Progress::new(1));
+        let mut member = Member::new(replica, 0, Arc::new(MapStore::new()), progress);
+        let ready = &mut Ready::default();
+        member.replica.propose(vec![1]).unwrap();
+        member.expiring = member.replica.last_index();
+        assert!(member.is_expiring());
+        while member.replica.has_ready() {
+            member.replica.ready(ready);
+            if let Some(write) = ready.write.take() {
+                member.replica.on_persisted(write.number);
+            }
+            for entry in ready.committed.drain(..) {
+                member.replica.on_applied(entry.index);
+            }
+        }
+        assert!(!member.is_expiring());
+        member.expiring = member.replica.last_index() + 5;
+        assert!(!member.is_expiring(), "nothing of it is on its way");
     }
 }
