@@ -9,12 +9,16 @@ use table::rows::Counts;
 use super::text::{Page, Type};
 use crate::Shared;
 use crate::stats::{Counter, TableGauges};
-use crate::tables::sql::{BOUNDS_US, Histogram};
+use crate::tables::sql::{BOUNDS_US, Backend, Histogram};
 use crate::tables::status::count;
 
-type Gauge = (&'static str, &'static str, fn(&TableGauges) -> &Counter);
+// Rows: name, what it is, where the number comes from.
+type OfCore = (&'static str, &'static str, fn(&TableGauges) -> &Counter);
+type OfTable = (&'static str, &'static str, fn(Counts) -> usize);
+type OfBackend = (&'static str, &'static str, fn(&Backend) -> u64);
 
-const GAUGES: [Gauge; 6] = [
+/// Summed over the cores.
+const GAUGES: [OfCore; 6] = [
     ("neokv_table_rows", "Rows in the cache.", |it| &it.rows),
     (
         "neokv_table_bytes",
@@ -43,9 +47,7 @@ const GAUGES: [Gauge; 6] = [
     ),
 ];
 
-type ByTable = (&'static str, &'static str, fn(Counts) -> usize);
-
-const BY_TABLE: [ByTable; 3] = [
+const BY_TABLE: [OfTable; 3] = [
     (
         "neokv_rows_of_table",
         "Rows of a table in the cache.",
@@ -63,10 +65,29 @@ const BY_TABLE: [ByTable; 3] = [
     ),
 ];
 
+const BY_BACKEND: [OfBackend; 2] = [
+    (
+        "neokv_sql_faults_total",
+        "Calls a database did not answer well.",
+        |it| it.counters.faults(),
+    ),
+    (
+        "neokv_sql_statements_total",
+        "What a database was asked.",
+        Backend::statements,
+    ),
+];
+
 pub fn add(page: &mut Page, shared: &Shared) {
     if shared.catalogue_version() == 0 {
         return;
     }
+    rows(page, shared);
+    databases(page, shared);
+}
+
+/// The cache, and how far SQL is behind it.
+fn rows(page: &mut Page, shared: &Shared) {
     let catalogue = shared.catalogue.load();
     page.gauge(
         "neokv_tables",
@@ -98,20 +119,16 @@ pub fn add(page: &mut Page, shared: &Shared) {
             page.line(name, &[("table", &table.name)], of(counts));
         }
     }
+}
+
+/// What the databases were asked, and how they answered.
+fn databases(page: &mut Page, shared: &Shared) {
     let backends = || shared.sql.backends().map(|it| (it.name(), it));
-    let faults = "neokv_sql_faults_total";
-    page.family(
-        faults,
-        Type::Counter,
-        "Calls a database did not answer well.",
-    );
-    for (name, backend) in backends() {
-        page.line(faults, &[("backend", name)], backend.counters.faults());
-    }
-    let statements = "neokv_sql_statements_total";
-    page.family(statements, Type::Counter, "What a database was asked.");
-    for (name, backend) in backends() {
-        page.line(statements, &[("backend", name)], backend.statements());
+    for (name, help, of) in BY_BACKEND {
+        page.family(name, Type::Counter, help);
+        for (backend, it) in backends() {
+            page.line(name, &[("backend", backend)], of(it));
+        }
     }
     let rows = "neokv_sql_rows_total";
     page.family(
