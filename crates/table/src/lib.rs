@@ -13,6 +13,7 @@
 //!   Entry -> Rows -> Outcome                  entry.rs, rows/, outcome.rs    what every replica does
 //!          |
 //!   Leader -> Action                          leader/     what only the leader does: load, write back, evict
+//!   Departing                                 departing.rs   rows not to be counted on meanwhile
 //!   Overlay + what SQL has -> Page            scan.rs
 //! ```
 //!
@@ -27,6 +28,7 @@
 //! Pure: no clock, no thread, no I/O.
 
 mod amount;
+mod departing;
 pub mod entry;
 mod fields;
 mod image;
@@ -40,6 +42,7 @@ mod value;
 mod wire;
 
 pub use amount::Amount;
+pub use departing::Departing;
 pub use entry::{Entry, RowId};
 pub use fields::{parse_fields, show_fields};
 pub use image::{Delta, Image};

@@ -12,14 +12,14 @@
 //! **Invariants.** Proposals enter the log of this term, once and in order. A batch is proposed only when every row it names is cached and no entry
 //! on its way lets one go, so applying it never has to wait for SQL. Nothing is tended while memory is ahead of the log.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use table::entry::{Entry, Found};
 use table::leader::{Action, End, Fault, Leader, Numbers, Read, Wrote};
 use table::rows::{Applied, What};
-use table::{RowId, Rows};
+use table::{Departing, RowId, Rows};
 
 use super::follow::Follow;
 use crate::cores::{Answer, BatchBox, Core, Message, Region, RegionId};
@@ -38,8 +38,8 @@ pub struct Desk {
     follow: Follow,
     /// For the next entry of the log.
     proposals: VecDeque<Entry>,
-    /// Rows that entries on their way may let go, and how many of these.
-    leaving: BTreeMap<RowId, u32>,
+    /// Rows that entries on their way may let go.
+    pub(super) departing: Departing,
     /// Batches that name such rows.
     behind: Vec<BatchBox>,
     /// Tickets of this core that wait for a `Done`.
@@ -87,7 +87,7 @@ impl Desk {
             term,
             follow: Follow::default(),
             proposals: VecDeque::new(),
-            leaving: BTreeMap::new(),
+            departing: Departing::default(),
             behind: Vec::new(),
             waiting: BTreeSet::new(),
             letters: Vec::new(),
@@ -111,7 +111,7 @@ impl Desk {
             && let Some(entry) = self.proposals.pop_front()
         {
             bytes += size(&entry);
-            each_leaving(&entry, |id| self.note_leaving(id));
+            self.departing.on_proposed(&entry);
             taken.push(entry);
         }
         taken
@@ -120,26 +120,9 @@ impl Desk {
     /// The log did not take these.
     pub fn put_back(&mut self, entries: Vec<Entry>) {
         for entry in entries.into_iter().rev() {
-            each_leaving(&entry, |id| note_gone(&mut self.leaving, id));
+            self.departing.on_refused(&entry);
             self.proposals.push_front(entry);
         }
-    }
-
-    pub fn note_leaving(&mut self, id: &RowId) {
-        *self.leaving.entry(id.clone()).or_default() += 1;
-    }
-
-    pub fn is_any_leaving(&self) -> bool {
-        !self.leaving.is_empty()
-    }
-
-    /// One entry less may let it go.
-    pub fn note_gone(&mut self, id: &RowId) {
-        note_gone(&mut self.leaving, id);
-    }
-
-    pub fn is_leaving(&self, id: &RowId) -> bool {
-        self.leaving.contains_key(id)
     }
 
     pub fn wait_behind(&mut self, batch: BatchBox) {
@@ -148,7 +131,7 @@ impl Desk {
 
     /// Batches that waited for rows to leave, if some may have; or if none will, because the log did not take what would have let them go.
     fn take_behind(&mut self, some_applied: bool) -> Vec<BatchBox> {
-        match some_applied || !self.is_any_leaving() {
+        match some_applied || self.departing.is_empty() {
             true => std::mem::take(&mut self.behind),
             false => Vec::new(),
         }
@@ -157,12 +140,7 @@ impl Desk {
     fn on_applied(&mut self, rows: &Rows, applied: &Applied, now_ms: u64) {
         let out = &mut self.out;
         self.leader.on_applied(rows, applied, now_ms, out);
-        if matches!(applied.what, What::Kicked | What::Discarded) {
-            applied
-                .rows
-                .iter()
-                .for_each(|id| note_gone(&mut self.leaving, id));
-        }
+        self.departing.on_applied(applied);
     }
 
     /// Tickets of those who waited for something to be done about these letters.
@@ -192,23 +170,6 @@ fn size(entry: &Entry) -> usize {
         Entry::Flushed(rows) => rows.len() * 32,
         Entry::Kick(rows) => rows.len() * 32,
         _ => 256,
-    }
-}
-
-fn each_leaving(entry: &Entry, mut each: impl FnMut(&RowId)) {
-    match entry {
-        Entry::Kick(rows) => rows.iter().for_each(|(id, _)| each(id)),
-        Entry::Discard { id, .. } => each(id),
-        _ => {}
-    }
-}
-
-fn note_gone(leaving: &mut BTreeMap<RowId, u32>, id: &RowId) {
-    if let Some(count) = leaving.get_mut(id) {
-        *count -= 1;
-        if *count == 0 {
-            leaving.remove(id);
-        }
     }
 }
 
@@ -539,11 +500,11 @@ mod tests {
         let leader = Leader::new(Limits::default(), 1, 1, &Rows::new(), 0);
         let mut desk = Desk::new(leader, 1);
         let id = RowId::new(1, "alice");
-        desk.note_leaving(&id);
+        desk.departing.note(&id);
         let client = Arc::new(Client::new(1, String::new(), String::new(), 0, 0));
         desk.wait_behind(Batch::new(0, 0, client));
         assert!(desk.take_behind(false).is_empty(), "it is on its way");
-        desk.note_gone(&id); // refused: nothing will be applied
+        desk.departing.forget(&id); // refused: nothing will be applied
         assert_eq!(desk.take_behind(false).len(), 1);
     }
 }

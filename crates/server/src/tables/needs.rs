@@ -33,7 +33,7 @@ enum Needs {
     /// Rows that are not cached.
     Rows(Vec<RowId>),
     /// An entry on its way that may let a row go.
-    Leaving,
+    Departing,
 }
 
 impl Core {
@@ -49,10 +49,10 @@ impl Core {
         for mut batch in batches {
             match self.needs(space, desk, &mut batch) {
                 Needs::Nothing => {
-                    self.each_kicked(space, &batch, |id| desk.note_leaving(&id));
+                    self.each_kicked(space, &batch, |id| desk.departing.note(&id));
                     ready.push(batch);
                 }
-                Needs::Leaving => desk.wait_behind(batch),
+                Needs::Departing => desk.wait_behind(batch),
                 Needs::Rows(rows) => self.wait_for_rows(id, batch, rows),
             }
         }
@@ -64,8 +64,8 @@ impl Core {
             return Needs::Nothing;
         };
         let has_room = desk.leader.has_room(rows);
-        let any_leaving = desk.is_any_leaving();
-        let (mut cold, mut leaving, mut full) = (Vec::new(), false, Vec::new());
+        let departing = &desk.departing;
+        let (mut cold, mut is_departing, mut full) = (Vec::new(), false, Vec::new());
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
             let row = self.shared.commands.row(stat as usize);
             if batch.is_refused(at) || row.name == "row.kick" {
@@ -78,11 +78,11 @@ impl Core {
                     return;
                 };
                 named = true;
-                if is_cached && !any_leaving {
+                if is_cached && departing.is_empty() {
                     return; // as nearly always
                 }
                 if let Some(Ok(found)) = space.row_of(db, key) {
-                    leaving |= desk.is_leaving(&found.id);
+                    is_departing |= departing.contains(&found.id);
                     if !is_cached {
                         cold.push(found.id);
                     }
@@ -95,8 +95,8 @@ impl Core {
         for at in full {
             batch.refused.push((at, full_refusal()));
         }
-        match leaving {
-            true => Needs::Leaving,
+        match is_departing {
+            true => Needs::Departing,
             false if cold.is_empty() => Needs::Nothing,
             false => Needs::Rows(cold),
         }
@@ -105,7 +105,7 @@ impl Core {
     /// The log did not take these batches: the rows they would let go stay, until they are proposed again.
     pub(crate) fn forget_kicks(&self, space: &Keyspace, desk: &mut Desk, batches: &[BatchBox]) {
         for batch in batches {
-            self.each_kicked(space, batch, |id| desk.note_gone(&id));
+            self.each_kicked(space, batch, |id| desk.departing.forget(&id));
         }
     }
 

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use table::entry::{Entry, Flushed, RowId};
 use table::leader::{Action, End, Leader, Limits};
-use table::rows::{Applied, What};
-use table::{Rows, Table};
+use table::rows::Applied;
+use table::{Departing, Rows, Table};
 
 use super::{Around, Fact, Member};
 use crate::bugs::Bug;
@@ -39,8 +39,8 @@ pub struct TableDesk {
     /// The catalogue whose schemas were proposed.
     catalogue: u64,
     proposals: VecDeque<Entry>,
-    /// Rows that entries on their way may let go, and how many of these.
-    leaving: BTreeMap<RowId, u32>,
+    /// Rows that entries on their way may let go.
+    departing: Departing,
     /// Requests that name such rows.
     behind: Vec<Request>,
     /// Who waits for rows, by the ticket of each.
@@ -63,7 +63,7 @@ impl TableDesk {
             term,
             catalogue: 0,
             proposals: VecDeque::new(),
-            leaving: BTreeMap::new(),
+            departing: Departing::default(),
             behind: Vec::new(),
             tickets: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -76,14 +76,14 @@ impl TableDesk {
         let count = self.proposals.len().min(PROPOSALS);
         let taken: Vec<Entry> = self.proposals.drain(..count).collect();
         for entry in &taken {
-            each_leaving(entry, |id| note_leaving(&mut self.leaving, id));
+            self.departing.on_proposed(entry);
         }
         taken
     }
 
     pub(super) fn put_back(&mut self, entries: Vec<Entry>) {
         for entry in entries.into_iter().rev() {
-            each_leaving(&entry, |id| note_gone(&mut self.leaving, id));
+            self.departing.on_refused(&entry);
             self.proposals.push_front(entry);
         }
     }
@@ -91,10 +91,7 @@ impl TableDesk {
     fn on_applied(&mut self, rows: &Rows, applied: &Applied, now_ms: u64) {
         let out = &mut self.out;
         self.leader.on_applied(rows, applied, now_ms, out);
-        if matches!(applied.what, What::Kicked | What::Discarded) {
-            let gone = applied.rows.iter();
-            gone.for_each(|id| note_gone(&mut self.leaving, id));
-        }
+        self.departing.on_applied(applied);
     }
 
     /// Proposes what the region does not know of the catalogue; whether it knows all of it.
@@ -124,27 +121,6 @@ impl TableDesk {
         }
         let waiting = self.waiting.remove(&group)?;
         Some((waiting.request, waiting.has_failed))
-    }
-}
-
-fn each_leaving(entry: &Entry, mut each: impl FnMut(&RowId)) {
-    match entry {
-        Entry::Kick(rows) => rows.iter().for_each(|(id, _)| each(id)),
-        Entry::Discard { id, .. } => each(id),
-        _ => {}
-    }
-}
-
-fn note_leaving(leaving: &mut BTreeMap<RowId, u32>, id: &RowId) {
-    *leaving.entry(id.clone()).or_default() += 1;
-}
-
-fn note_gone(leaving: &mut BTreeMap<RowId, u32>, id: &RowId) {
-    if let Some(count) = leaving.get_mut(id) {
-        *count -= 1;
-        if *count == 0 {
-            leaving.remove(id);
-        }
     }
 }
 
@@ -221,7 +197,7 @@ impl Member {
             self.catalogue_seen = catalogue.version;
         }
         desk.leader.turn(rows, now_ms, &mut desk.out);
-        if !applied.is_empty() {
+        if !applied.is_empty() || desk.departing.is_empty() {
             self.turn.append(&mut desk.behind);
         }
         self.act(around);
@@ -332,12 +308,12 @@ impl Member {
                 continue;
             };
             let has_room = desk.leader.has_room(rows);
-            let (mut cold, mut is_leaving, mut is_full) = (Vec::new(), false, false);
+            let (mut cold, mut is_departing, mut is_full) = (Vec::new(), false, false);
             for words in request.commands.iter().filter(|words| !is_kick(words)) {
                 let Some(id) = self.row_of(words) else {
                     continue;
                 };
-                is_leaving |= desk.leaving.contains_key(&id);
+                is_departing |= desk.departing.contains(&id);
                 is_full |= !has_room && grows(words);
                 if rows.get(&id).is_none() {
                     cold.push(id);
@@ -345,12 +321,12 @@ impl Member {
             }
             if is_full {
                 around.out.answers.push((request, Answer::Refused));
-            } else if is_leaving {
+            } else if is_departing {
                 if let Some(desk) = &mut self.desk {
                     desk.behind.push(request);
                 }
             } else if cold.is_empty() {
-                self.note_kicks(&request, note_leaving, around.bug);
+                self.note_kicks(&request, Departing::note, around.bug);
                 ready.push(request);
             } else {
                 self.wait_for_rows(request, &cold, around);
@@ -360,21 +336,16 @@ impl Member {
     }
 
     /// Rows that clients let go with this request; or not, for the log did not take it.
-    fn note_kicks(
-        &mut self,
-        request: &Request,
-        note: fn(&mut BTreeMap<RowId, u32>, &RowId),
-        bug: Bug,
-    ) {
+    fn note_kicks(&mut self, request: &Request, note: fn(&mut Departing, &RowId), bug: Bug) {
         let kicks = request.commands.iter().filter(|words| is_kick(words));
         let kicks: Vec<RowId> = kicks.filter_map(|words| self.row_of(words)).collect();
         if let Some(desk) = self.desk_mut(bug) {
-            kicks.iter().for_each(|id| note(&mut desk.leaving, id));
+            kicks.iter().for_each(|id| note(&mut desk.departing, id));
         }
     }
 
     pub(super) fn forget_kicks(&mut self, request: &Request, bug: Bug) {
-        self.note_kicks(request, note_gone, bug);
+        self.note_kicks(request, Departing::forget, bug);
     }
 
     /// The request goes on when these rows are cached.
