@@ -4,18 +4,14 @@
 //! `sqlite.rs`. Every statement has a time limit on this side as well, because a database that is stopped in mid-air does
 //! not keep its own.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, PgConnection, SqliteConnection};
 use table::{Kind, Value};
 
 use crate::database::Limits;
 use crate::error::Fault;
 use crate::statement::Dialect;
-
-/// Boxed, so that the compiler sees that it can be sent (it cannot see it through sqlx's own futures).
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
+use crate::wire::{Boxed, Wire};
 
 /// Where to connect to.
 #[derive(Debug, Clone)]
@@ -31,13 +27,6 @@ pub(crate) struct Conn {
     pub(crate) patience: Duration,
     /// Statements with parameters so far.
     pub(crate) sent: u64,
-}
-
-/// Boxed: they are large, and moved in and out of the pool.
-pub(crate) enum Wire {
-    Postgres(Box<PgConnection>),
-    MySql(Box<MySqlConnection>),
-    Sqlite(Box<SqliteConnection>),
 }
 
 /// A parameter. PostgreSQL takes whole columns, the others single values.
@@ -117,13 +106,7 @@ impl Conn {
         params: Vec<Param<'_>>,
     ) -> Result<u64, Fault> {
         self.sent += 1;
-        let patience = self.patience;
-        let running: Boxed<'_, u64> = match &mut self.wire {
-            Wire::Postgres(wire) => Box::pin(crate::postgres::execute(wire, sql, params)),
-            Wire::MySql(wire) => Box::pin(crate::mysql::execute(wire, sql, params)),
-            Wire::Sqlite(wire) => Box::pin(crate::sqlite::execute(wire, sql, params)),
-        };
-        bounded(patience, running).await
+        bounded(self.patience, self.wire.execute(sql, params)).await
     }
 
     /// A statement with parameters, for its rows.
@@ -134,24 +117,12 @@ impl Conn {
         wants: &[Want],
     ) -> Result<Vec<Vec<Cell>>, Fault> {
         self.sent += 1;
-        let patience = self.patience;
-        let running: Boxed<'_, Vec<Vec<Cell>>> = match &mut self.wire {
-            Wire::Postgres(wire) => Box::pin(crate::postgres::fetch(wire, sql, params, wants)),
-            Wire::MySql(wire) => Box::pin(crate::mysql::fetch(wire, sql, params, wants)),
-            Wire::Sqlite(wire) => Box::pin(crate::sqlite::fetch(wire, sql, params, wants)),
-        };
-        bounded(patience, running).await
+        bounded(self.patience, self.wire.fetch(sql, params, wants)).await
     }
 
     /// Text without parameters: transactions, settings, changes of tables.
     pub(crate) async fn say(&mut self, sql: &str) -> Result<(), Fault> {
-        let patience = self.patience;
-        let running: Boxed<'_, ()> = match &mut self.wire {
-            Wire::Postgres(wire) => Box::pin(crate::postgres::say(wire, sql)),
-            Wire::MySql(wire) => Box::pin(crate::mysql::say(wire, sql)),
-            Wire::Sqlite(wire) => Box::pin(crate::sqlite::say(wire, sql)),
-        };
-        bounded(patience, running).await
+        bounded(self.patience, self.wire.say(sql)).await
     }
 }
 

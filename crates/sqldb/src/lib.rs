@@ -7,7 +7,9 @@
 //!      |
 //!    Pool         a few connections; a connection comes back only after success
 //!      |
-//!    Conn         one connection: text and parameters in, cells out, faults sorted   (postgres, mysql, sqlite)
+//!    Conn         one connection, with a time limit: text and parameters in, cells out
+//!      |
+//!    Wire         the bare connection; faults sorted; what the three do alike   (postgres, mysql, sqlite: what not)
 //! ```
 //!
 //! The one idea: *the database judges every write by the version it has.* A row is written only over a version its
@@ -35,6 +37,7 @@ mod scan;
 mod shape;
 mod sqlite;
 mod statement;
+mod wire;
 
 pub use database::{Database, Limits};
 pub use error::Error;

@@ -5,12 +5,13 @@
 
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
-use sqlx::{ConnectOptions, Executor, MySqlConnection, Row};
+use sqlx::{ConnectOptions, Row};
 use table::Kind;
 
-use crate::conn::{Cell, Param, Want, Wire};
+use crate::conn::{Cell, Param, Want};
 use crate::database::Limits;
 use crate::error::{Fault, Sort, fault};
+use crate::wire::{Wire, cell};
 
 pub(crate) async fn connect(options: &MySqlConnectOptions, limits: &Limits) -> Result<Wire, Fault> {
     let options = options
@@ -18,16 +19,15 @@ pub(crate) async fn connect(options: &MySqlConnectOptions, limits: &Limits) -> R
         .charset("utf8mb4")
         .statement_cache_capacity(32);
     let options = options.disable_statement_logging();
-    let mut wire = options
-        .connect()
-        .await
-        .map_err(|error| fault(error, sort))?;
+    let connected = options.connect().await;
+    let mut wire = Wire::MySql(Box::new(connected.map_err(|error| fault(error, sort))?));
     let mut settings = format!(
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
          SESSION innodb_lock_wait_timeout = {seconds}, SESSION lock_wait_timeout = {seconds}",
         seconds = limits.statement.as_secs().max(1)
     );
-    let version = fetch(&mut wire, "SELECT VERSION()", Vec::new(), &[Want::Text]).await?;
+    let version = wire.fetch("SELECT VERSION()", Vec::new(), &[Want::Text]);
+    let version = version.await?;
     let mariadb = version
         .iter()
         .flatten()
@@ -46,48 +46,15 @@ pub(crate) async fn connect(options: &MySqlConnectOptions, limits: &Limits) -> R
             limits.statement.as_millis().max(1)
         )
     };
-    say(&mut wire, &settings).await?;
+    wire.say(&settings).await?;
     let isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-    say(&mut wire, isolation).await?;
-    Ok(Wire::MySql(Box::new(wire)))
-}
-
-pub(crate) async fn execute(
-    wire: &mut MySqlConnection,
-    sql: &str,
-    params: Vec<Param<'_>>,
-) -> Result<u64, Fault> {
-    match bound(sql, params).execute(wire).await {
-        Ok(done) => Ok(done.rows_affected()),
-        Err(error) => Err(fault(error, sort)),
-    }
-}
-
-pub(crate) async fn fetch(
-    wire: &mut MySqlConnection,
-    sql: &str,
-    params: Vec<Param<'_>>,
-    wants: &[Want],
-) -> Result<Vec<Vec<Cell>>, Fault> {
-    let rows = bound(sql, params).fetch_all(wire).await;
-    let rows = rows.map_err(|error| fault(error, sort))?;
-    let read_row = |row: &MySqlRow| {
-        let wants = wants.iter().enumerate();
-        wants.map(|(at, want)| read(row, at, *want)).collect()
-    };
-    Ok(rows.iter().map(read_row).collect())
-}
-
-pub(crate) async fn say(wire: &mut MySqlConnection, sql: &str) -> Result<(), Fault> {
-    match wire.execute(sql).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(fault(error, sort)),
-    }
+    wire.say(isolation).await?;
+    Ok(wire)
 }
 
 type Query<'q> = sqlx::query::Query<'q, MySql, sqlx::mysql::MySqlArguments>;
 
-fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
+pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     // Texts differ with the number of rows: long ones are not worth keeping prepared.
     let query = sqlx::query(sql).persistent(params.len() < 64);
     let bind = |query: Query<'q>, param| match param {
@@ -108,7 +75,7 @@ fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     params.into_iter().fold(query, bind)
 }
 
-fn read(row: &MySqlRow, at: usize, want: Want) -> Cell {
+pub(crate) fn read(row: &MySqlRow, at: usize, want: Want) -> Cell {
     match want {
         Want::Int | Want::Field(Kind::Int64) => cell(row.try_get(at), Cell::Int),
         Want::Field(Kind::Uint64) => cell(row.try_get(at), Cell::Uint),
@@ -125,15 +92,7 @@ fn read(row: &MySqlRow, at: usize, want: Want) -> Cell {
     }
 }
 
-fn cell<T>(read: Result<Option<T>, sqlx::Error>, make: fn(T) -> Cell) -> Cell {
-    match read {
-        Ok(Some(value)) => make(value),
-        Ok(None) => Cell::Null,
-        Err(error) => Cell::Odd(error.to_string()),
-    }
-}
-
-fn sort(error: &dyn DatabaseError) -> Sort {
+pub(crate) fn sort(error: &dyn DatabaseError) -> Sort {
     let Some(error) = error.try_downcast_ref::<MySqlDatabaseError>() else {
         return Sort::Transient;
     };

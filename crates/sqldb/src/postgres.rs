@@ -2,20 +2,19 @@
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{ConnectOptions, Executor, PgConnection, Postgres, Row};
+use sqlx::{ConnectOptions, Postgres, Row};
 use table::Kind;
 
-use crate::conn::{Cell, Param, Want, Wire};
+use crate::conn::{Cell, Param, Want};
 use crate::database::Limits;
 use crate::error::{Fault, Sort, fault};
+use crate::wire::{Wire, cell};
 
 pub(crate) async fn connect(options: &PgConnectOptions, limits: &Limits) -> Result<Wire, Fault> {
     let options = options.clone().application_name("neokv");
     let options = options.disable_statement_logging();
-    let mut wire = options
-        .connect()
-        .await
-        .map_err(|error| fault(error, sort))?;
+    let connected = options.connect().await;
+    let mut wire = Wire::Postgres(Box::new(connected.map_err(|error| fault(error, sort))?));
     // A process that is stopped inside a transaction must not hold its rows for ever.
     let limit = limits.statement.as_millis().max(1);
     let settings = format!(
@@ -24,46 +23,13 @@ pub(crate) async fn connect(options: &PgConnectOptions, limits: &Limits) -> Resu
          SET default_transaction_isolation = 'read committed'; \
          SET default_transaction_read_only = off"
     );
-    say(&mut wire, &settings).await?;
-    Ok(Wire::Postgres(Box::new(wire)))
-}
-
-pub(crate) async fn execute(
-    wire: &mut PgConnection,
-    sql: &str,
-    params: Vec<Param<'_>>,
-) -> Result<u64, Fault> {
-    match bound(sql, params).execute(wire).await {
-        Ok(done) => Ok(done.rows_affected()),
-        Err(error) => Err(fault(error, sort)),
-    }
-}
-
-pub(crate) async fn fetch(
-    wire: &mut PgConnection,
-    sql: &str,
-    params: Vec<Param<'_>>,
-    wants: &[Want],
-) -> Result<Vec<Vec<Cell>>, Fault> {
-    let rows = bound(sql, params).fetch_all(wire).await;
-    let rows = rows.map_err(|error| fault(error, sort))?;
-    let read_row = |row: &PgRow| {
-        let wants = wants.iter().enumerate();
-        wants.map(|(at, want)| read(row, at, *want)).collect()
-    };
-    Ok(rows.iter().map(read_row).collect())
-}
-
-pub(crate) async fn say(wire: &mut PgConnection, sql: &str) -> Result<(), Fault> {
-    match wire.execute(sql).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(fault(error, sort)),
-    }
+    wire.say(&settings).await?;
+    Ok(wire)
 }
 
 type Query<'q> = sqlx::query::Query<'q, Postgres, sqlx::postgres::PgArguments>;
 
-fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
+pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     let bind = |query: Query<'q>, param| match param {
         Param::Null => query.bind(None::<String>),
         Param::Int(number) => query.bind(number),
@@ -82,7 +48,7 @@ fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     params.into_iter().fold(sqlx::query(sql), bind)
 }
 
-fn read(row: &PgRow, at: usize, want: Want) -> Cell {
+pub(crate) fn read(row: &PgRow, at: usize, want: Want) -> Cell {
     match want {
         Want::Int | Want::Field(Kind::Int64) => cell(row.try_get(at), Cell::Int),
         Want::Key | Want::Text | Want::Field(Kind::String | Kind::Uint64) => {
@@ -93,16 +59,8 @@ fn read(row: &PgRow, at: usize, want: Want) -> Cell {
     }
 }
 
-fn cell<T>(read: Result<Option<T>, sqlx::Error>, make: fn(T) -> Cell) -> Cell {
-    match read {
-        Ok(Some(value)) => make(value),
-        Ok(None) => Cell::Null,
-        Err(error) => Cell::Odd(error.to_string()),
-    }
-}
-
 /// By SQLSTATE: the first two letters are its class.
-fn sort(error: &dyn DatabaseError) -> Sort {
+pub(crate) fn sort(error: &dyn DatabaseError) -> Sort {
     let code = error.code().unwrap_or_default();
     match code.as_ref() {
         "23505" => return Sort::Taken,

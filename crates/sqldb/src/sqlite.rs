@@ -8,11 +8,12 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Executor, Row, Sqlite, SqliteConnection, TypeInfo, ValueRef};
+use sqlx::{ConnectOptions, Row, Sqlite, TypeInfo, ValueRef};
 
-use crate::conn::{Cell, Param, Want, Wire};
+use crate::conn::{Cell, Param, Want};
 use crate::database::Limits;
 use crate::error::{Fault, Sort, fault};
+use crate::wire::{Wire, cell};
 
 pub(crate) async fn connect(
     options: &SqliteConnectOptions,
@@ -27,46 +28,14 @@ pub(crate) async fn connect(
         .busy_timeout(limits.statement)
         .statement_cache_capacity(32)
         .disable_statement_logging();
-    let wire = options
-        .connect()
-        .await
-        .map_err(|error| fault(error, sort))?;
+    let connected = options.connect().await;
+    let wire = connected.map_err(|error| fault(error, sort))?;
     Ok(Wire::Sqlite(Box::new(wire)))
-}
-
-pub(crate) async fn execute(
-    wire: &mut SqliteConnection,
-    sql: &str,
-    params: Vec<Param<'_>>,
-) -> Result<u64, Fault> {
-    match bound(sql, params).execute(wire).await {
-        Ok(done) => Ok(done.rows_affected()),
-        Err(error) => Err(fault(error, sort)),
-    }
-}
-
-pub(crate) async fn fetch(
-    wire: &mut SqliteConnection,
-    sql: &str,
-    params: Vec<Param<'_>>,
-    wants: &[Want],
-) -> Result<Vec<Vec<Cell>>, Fault> {
-    let rows = bound(sql, params).fetch_all(wire).await;
-    let rows = rows.map_err(|error| fault(error, sort))?;
-    let read_row = |row: &SqliteRow| (0..wants.len()).map(|at| read(row, at)).collect();
-    Ok(rows.iter().map(read_row).collect())
-}
-
-pub(crate) async fn say(wire: &mut SqliteConnection, sql: &str) -> Result<(), Fault> {
-    match wire.execute(sql).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(fault(error, sort)),
-    }
 }
 
 type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments<'q>>;
 
-fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
+pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     // Texts differ with the number of rows: long ones are not worth keeping prepared.
     let query = sqlx::query(sql).persistent(params.len() < 64);
     let bind = |query: Query<'q>, param| match param {
@@ -91,7 +60,7 @@ fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
 }
 
 /// Each value has its own type here: it is read as what it is.
-fn read(row: &SqliteRow, at: usize) -> Cell {
+pub(crate) fn read(row: &SqliteRow, at: usize, _: Want) -> Cell {
     let class = match row.try_get_raw(at) {
         Ok(value) if value.is_null() => return Cell::Null,
         Ok(value) => value.type_info().name().to_owned(),
@@ -106,15 +75,8 @@ fn read(row: &SqliteRow, at: usize) -> Cell {
     }
 }
 
-fn cell<T>(read: Result<T, sqlx::Error>, make: fn(T) -> Cell) -> Cell {
-    match read {
-        Ok(value) => make(value),
-        Err(error) => Cell::Odd(error.to_string()),
-    }
-}
-
 /// By result code; what is above the low byte says more than we need, except of constraints.
-fn sort(error: &dyn DatabaseError) -> Sort {
+pub(crate) fn sort(error: &dyn DatabaseError) -> Sort {
     let code: i32 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
     match (code, code & 0xff) {
         // primary key, unique
