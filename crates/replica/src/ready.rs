@@ -8,7 +8,8 @@
 //! - There is no `LightReady` in this way: what an acknowledgement of the disk commits comes with
 //!   the next `ready`.
 //! - A leader's messages leave at once, parallel to its own disk (Raft thesis 10.2.1); everybody
-//!   else's wait for it (`persist`).
+//!   else's wait for it (`persist`). So do those of a leader whose term is not on disk: a single voter
+//!   leads before that, and its learners must not hear of a term that may come again with other entries.
 //!
 //! The commit index is not worth a write of its own: Raft finds it again after a restart. It goes
 //! along with the next write that has entries, a term or a vote (and must: see `membership`). A
@@ -176,8 +177,11 @@ impl Replica {
                 }
             });
         }
-        out.messages.append(&mut ready.take_messages());
         let mut after = ready.take_persisted_messages();
+        match self.persisted_term < self.node.raft.term {
+            true => after.append(&mut ready.take_messages()),
+            false => out.messages.append(&mut ready.take_messages()),
+        }
 
         let snapshot = match ready.snapshot().is_empty() {
             true => None,

@@ -360,3 +360,39 @@ fn a_broken_log_is_an_error_not_a_start() {
         Err(ReplicaError::Config(_))
     ));
 }
+
+/// It leads without having asked anybody, in a term that is on no disk yet. If it died now it would lead in the same
+/// term again, with other entries at the same places, and a learner that had heard of the first would keep them.
+#[test]
+fn a_learner_hears_nothing_of_a_term_that_is_not_on_disk() {
+    let with_learner = ReplicaConfig {
+        members: Members {
+            learners: vec![2],
+            ..Members::of_voters([1])
+        },
+        snapshot: replica::FOUNDED,
+        ..config(1)
+    };
+    let log = MapLog::new();
+    let mut out = Ready::default();
+    let (mut terms, mut writes) = (Vec::new(), Vec::new());
+    // The first dies before anything is on disk.
+    for text in ["lost", "kept"] {
+        let mut replica = Replica::new(with_learner.clone(), &log).unwrap();
+        replica.propose(text.into()).unwrap();
+        writes.clear();
+        while replica.has_ready() {
+            replica.ready(&mut out);
+            assert_eq!(out.messages, [], "{text}: its term is not on disk");
+            writes.extend(out.write.take());
+        }
+        terms.push(replica.term());
+        if text == "kept" {
+            log.write(&writes, true).unwrap();
+            replica.on_persisted(writes.last().unwrap().number);
+            replica.ready(&mut out);
+            assert!(out.messages.iter().any(|message| message.to == 2));
+        }
+    }
+    assert_eq!(terms[0], terms[1]);
+}
