@@ -1,7 +1,8 @@
 //! A Redis Cluster client: knows which node leads a slot, and learns from MOVED.
 //!
-//! The slot map is one per thread; connections are one per client and node, opened when first needed, as the usual
-//! cluster clients do. An operation that is redirected is one operation, with the redirect in its latency.
+//! The slot map is one per thread; links are one per client and node, made when first needed, as the usual cluster clients
+//! do: connections of its own, or of its group ([`link`](crate::link)). An operation that is redirected is one operation,
+//! with the redirect in its latency.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,8 +10,9 @@ use std::rc::Rc;
 use base::slot::slot_of;
 
 use crate::Settings;
+use crate::link::{Link, Links};
 use crate::phase::{Client, Failed};
-use crate::resp::{Connection, Reply, get_is_done, put_is_done};
+use crate::resp::{Connection, Look, Reply, get_is_done, put_is_done};
 
 const SLOTS: usize = 16_384;
 const REDIRECTS_MAX: usize = 5;
@@ -53,100 +55,67 @@ impl Map {
     }
 }
 
+/// What the clients of a thread have in common.
+pub struct Nodes {
+    map: RefCell<Map>,
+    links: Links,
+}
+
 pub struct SlotAware {
-    map: Rc<RefCell<Map>>,
+    nodes: Rc<Nodes>,
+    /// Which client of its thread.
+    n: usize,
     /// By place in the map's addresses.
-    connections: Vec<Option<Connection>>,
+    links: Vec<Link>,
     redirects: u64,
 }
 
-/// How a node answered.
-enum Answer {
-    Done,
-    /// Slot and address that MOVED names.
-    Elsewhere(usize, String),
-    Refused(Failed),
-}
-
-impl Answer {
-    fn of(reply: Reply<'_>, done: fn(Reply<'_>) -> Result<(), Failed>) -> Self {
-        if let Reply::Error(text) = reply
-            && let Some((slot, address)) = moved(text)
-        {
-            return Self::Elsewhere(slot, address);
-        }
-        match done(reply) {
-            Ok(()) => Self::Done,
-            Err(why) => Self::Refused(why),
-        }
-    }
-}
-
-fn moved(text: &[u8]) -> Option<(usize, String)> {
-    let rest = std::str::from_utf8(text).ok()?.strip_prefix("MOVED ")?;
-    let (slot, address) = rest.split_once(' ')?;
+/// Slot and address that a refusal names, if that is what it is.
+fn moved(refusal: &str) -> Option<(usize, &str)> {
+    let (slot, address) = refusal.strip_prefix("MOVED ")?.split_once(' ')?;
     let slot = slot.parse().ok().filter(|slot| *slot < SLOTS)?;
-    Some((slot, address.to_string()))
+    Some((slot, address))
 }
 
 impl SlotAware {
-    async fn connection(&mut self, place: usize) -> Result<&mut Connection, Failed> {
-        if self.connections.len() <= place {
-            self.connections.resize_with(place + 1, || None);
+    fn link(&mut self, place: usize) -> &mut Link {
+        let map = self.nodes.map.borrow();
+        while self.links.len() <= place {
+            let address = &map.addresses[self.links.len()];
+            self.links.push(self.nodes.links.link(self.n, address));
         }
-        let connection = match self.connections[place].take() {
-            Some(connection) => connection,
-            None => {
-                let address = self.map.borrow().addresses[place].clone();
-                Connection::open(&address).await?
-            }
-        };
-        Ok(self.connections[place].insert(connection))
+        &mut self.links[place]
     }
 
-    async fn ask(
-        &mut self,
-        args: &[&[u8]],
-        done: fn(Reply<'_>) -> Result<(), Failed>,
-    ) -> Result<(), Failed> {
+    async fn ask(&mut self, args: &[&[u8]], done: Look) -> Result<(), Failed> {
         let slot = usize::from(slot_of(args[1]));
         for _ in 0..REDIRECTS_MAX {
-            let place = self.map.borrow().leaders[slot];
-            let connection = self.connection(place).await?;
-            connection.command(args);
-            let answered = match connection.send().await {
-                Ok(()) => connection.receive(|reply| Answer::of(reply, done)).await,
-                Err(why) => Err(why),
+            let place = self.nodes.map.borrow().leaders[slot];
+            let Err(why) = self.link(place).ask(args, done).await else {
+                return Ok(());
             };
-            match answered {
-                Ok(Answer::Done) => return Ok(()),
-                Ok(Answer::Refused(why)) => return Err(why),
-                Ok(Answer::Elsewhere(slot, address)) => {
-                    self.redirects += 1;
-                    let mut map = self.map.borrow_mut();
-                    let leader = map.place_of(&address);
-                    map.leaders[slot] = leader;
-                }
-                Err(why) => {
-                    self.connections[place] = None;
-                    return Err(why);
-                }
-            }
+            let Some((slot, address)) = moved(&why) else {
+                return Err(why);
+            };
+            self.redirects += 1;
+            let mut map = self.nodes.map.borrow_mut();
+            let leader = map.place_of(address);
+            map.leaders[slot] = leader;
         }
         Err("redirected in circles".to_string())
     }
 }
 
 impl Client for SlotAware {
-    type Shared = Rc<RefCell<Map>>;
+    type Shared = Nodes;
 
-    async fn share(settings: &Settings, _clients: usize) -> Result<Self::Shared, Failed> {
+    async fn share(settings: &Settings, clients: usize) -> Result<Nodes, Failed> {
         let mut map = Map {
             addresses: settings.addresses.clone(),
             leaders: vec![0; SLOTS],
         };
         let mut connection = Connection::open(&settings.addresses[0]).await?;
-        connection.command(&[b"CLUSTER", b"SLOTS"]);
+        connection.command(&[b"CLUSTER".as_slice(), b"SLOTS"]);
         connection.send().await?;
         let understood = connection.receive(|reply| match reply {
             Reply::Array(rows) => rows.iter().all(|row| map.take(row).is_some()),
@@ -155,18 +124,22 @@ impl Client for SlotAware {
         if !understood.await? {
             return Err("CLUSTER SLOTS is not understood: is this a cluster?".to_string());
         }
-        Ok(Rc::new(RefCell::new(map)))
+        Ok(Nodes {
+            map: RefCell::new(map),
+            links: Links::new(settings, clients),
+        })
     }
 
-    async fn connect(shared: &Rc<Self::Shared>, _n: usize) -> Result<Self, Failed> {
+    async fn connect(shared: &Rc<Nodes>, n: usize) -> Result<Self, Failed> {
         let mut client = Self {
-            map: Rc::clone(shared),
-            connections: Vec::new(),
+            nodes: Rc::clone(shared),
+            n,
+            links: Vec::new(),
             redirects: 0,
         };
-        let places = client.map.borrow().addresses.len();
+        let places = client.nodes.map.borrow().addresses.len();
         for place in 0..places {
-            client.connection(place).await?;
+            client.link(place).open().await?;
         }
         Ok(client)
     }
@@ -200,8 +173,8 @@ mod tests {
         assert_eq!((map.leaders[99], map.leaders[100]), (0, 1));
         let beyond = Reply::Array(vec![Reply::Int(0), Reply::Int(16_384), node(2)]);
         assert_eq!(map.take(&beyond), None);
-        assert_eq!(moved(b"MOVED 7 h:2"), Some((7, "h:2".to_string())));
-        assert_eq!(moved(b"MOVED 16384 h:2"), None);
-        assert_eq!(moved(b"CLUSTERDOWN no leader"), None);
+        assert_eq!(moved("MOVED 7 h:2"), Some((7, "h:2")));
+        assert_eq!(moved("MOVED 16384 h:2"), None);
+        assert_eq!(moved("CLUSTERDOWN no leader"), None);
     }
 }

@@ -152,7 +152,7 @@ impl Client for Caller {
     type Shared = Shared;
 
     async fn share(settings: &Settings, clients: usize) -> Result<Shared, Failed> {
-        let wanted = clients.div_ceil(settings.streams.max(1));
+        let wanted = clients.div_ceil(settings.streams());
         Ok(Shared {
             wanted: wanted.next_multiple_of(settings.addresses.len()),
             addresses: settings.addresses.clone(),

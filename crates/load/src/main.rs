@@ -2,17 +2,21 @@
 //!
 //! N clients, each with one operation in flight, put or get random keys of a fixed set for some seconds. Only how one
 //! operation is asked differs per target ([`resp`], [`cluster`], [`etcd`], [`rows`]); waiting, counting and timing are the same
-//! code ([`phase`]), so that what the client costs compares too. It also reads what given server processes spent in
-//! exactly the measured time ([`cpu`]). The result is one JSON object on the standard output.
+//! code ([`phase`]), so that what the client costs compares too. How many clients share a connection can be set for every
+//! target: a recv and a send may cost more than the operation itself, so stores compare only with as many per
+//! connection ([`link`], [`shared`]). It also reads what given server processes spent in exactly the measured time ([`cpu`]).
+//! The result is one JSON object on the standard output.
 //!
 //! It is a tool of the benchmark, not a part of the product: nothing depends on it.
 
 mod cluster;
 mod cpu;
 mod etcd;
+mod link;
 mod phase;
 mod resp;
 mod rows;
+mod shared;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -69,29 +73,53 @@ pub struct Settings {
     /// Put every key once before
     #[arg(long)]
     fill: bool,
-    /// resp: after each put wait in the same turn until so many replicas have it
+    /// resp: after each put wait in the same turn until so many replicas have it; it needs `--streams 1`
     #[arg(long, default_value_t = 0)]
     wait: u32,
-    /// etcd: clients that share one HTTP/2 connection
-    #[arg(long, default_value_t = 16)]
-    streams: usize,
+    /// Clients that share one connection (resp-cluster: one per node) [default: 16; resp and resp-cluster: 1]
+    #[arg(long)]
+    streams: Option<usize>,
     /// Processes whose CPU is measured too
     #[arg(long, value_delimiter = ',')]
     pids: Vec<u32>,
+    /// resp: this command instead of SET or GET; `__key__` in it becomes the key
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+impl Settings {
+    /// gRPC clients share as etcd's own benchmark does; a plain Redis client has its connection for itself.
+    pub fn streams(&self) -> usize {
+        self.streams.unwrap_or(match self.target {
+            Target::Resp | Target::RespCluster => 1,
+            Target::Etcd | Target::Rows => 16,
+        })
+    }
+
+    /// Why this cannot be run.
+    fn refused(&self) -> Option<String> {
+        let wrong = |why: &str| Some(why.to_string());
+        if [self.clients, self.threads, self.streams()].contains(&0) || self.keys == 0 {
+            return wrong("clients, keys, threads and streams are at least one");
+        }
+        if self.wait > 0 && self.streams.is_some_and(|streams| streams > 1) {
+            return wrong(
+                "--wait needs --streams 1: WAIT blocks its connection for all who share it",
+            );
+        }
+        if !self.command.is_empty() && (self.target != Target::Resp || self.wait > 0) {
+            return wrong("a command of your own needs --target resp, without --wait");
+        }
+        let gone = |pid: &&u32| !Path::new(&format!("/proc/{pid}")).exists();
+        let gone = self.pids.iter().find(gone)?;
+        Some(format!("no process {gone}"))
+    }
 }
 
 fn main() -> ExitCode {
     let settings = Settings::parse();
-    if settings.clients == 0 || settings.keys == 0 || settings.threads == 0 {
-        eprintln!("load: clients, keys and threads are at least one");
-        return ExitCode::from(2);
-    }
-    if let Some(pid) = settings
-        .pids
-        .iter()
-        .find(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-    {
-        eprintln!("load: no process {pid}");
+    if let Some(why) = settings.refused() {
+        eprintln!("load: {why}");
         return ExitCode::from(2);
     }
     let outcome = match settings.target {
@@ -108,6 +136,43 @@ fn main() -> ExitCode {
         Err(refused) => {
             eprintln!("load: {refused}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(line: &str) -> Settings {
+        Settings::parse_from(format!("load --addresses h:1 {line}").split_whitespace())
+    }
+
+    #[test]
+    fn who_shares_a_connection() {
+        for (line, streams) in [
+            ("--target etcd", 16),
+            ("--target rows", 16),
+            ("--target resp --wait 1", 1),
+            ("--target resp-cluster", 1),
+            ("--target resp-cluster --streams 8", 8),
+            ("--target resp --wait 1 --streams 1", 1),
+        ] {
+            let settings = settings(line);
+            assert_eq!((settings.streams(), settings.refused()), (streams, None));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run() {
+        for (line, part) in [
+            ("--target resp --wait 1 --streams 16", "--wait needs"),
+            ("--target etcd --streams 0", "at least one"),
+            ("--target resp-cluster -- PING", "--target resp"),
+            ("--target resp --pids 999999999", "no process"),
+        ] {
+            let refused = settings(line).refused().unwrap_or_default();
+            assert!(refused.contains(part), "{line}: {refused:?}");
         }
     }
 }

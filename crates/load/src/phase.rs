@@ -163,6 +163,7 @@ fn report(settings: &Settings, mut seen: Seen, measured: Measured) -> Value {
         "target": format!("{:?}", settings.target),
         "op": format!("{:?}", settings.op).to_lowercase(),
         "clients": settings.clients,
+        "streams": settings.streams(),
         "seconds": measured.seconds,
         "operations": operations,
         "ops": operations as f64 / measured.seconds,

@@ -1,14 +1,20 @@
 //! RESP: one connection, and the client of a single server.
 //!
-//! A put may be followed by `WAIT n 1000` in the same packet: it succeeds when both answers say so.
+//! A put may be followed by `WAIT n 1000` in the same packet: it succeeds when both answers say so. WAIT blocks its
+//! connection, so this needs one per client.
 
+use std::io::Write;
 use std::rc::Rc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::Settings;
+use crate::link::{Link, Links};
 use crate::phase::{Client, Failed};
+
+/// What an answer means to the one who asked.
+pub type Look = fn(Reply<'_>) -> Result<(), Failed>;
 
 /// A reply, as far as this tool needs it; borrowed from the connection's buffer.
 #[derive(Debug, PartialEq)]
@@ -70,6 +76,26 @@ pub fn parse<'a>(buffer: &'a [u8], at: &mut usize) -> Result<Option<Reply<'a>>, 
     Ok(Some(reply))
 }
 
+/// A command as the server reads it.
+pub fn encode(out: &mut Vec<u8>, args: &[impl AsRef<[u8]>]) {
+    let length = |out: &mut Vec<u8>, marker: char, length: usize| {
+        write!(out, "{marker}{length}\r\n").expect("memory takes what is written")
+    };
+    length(out, '*', args.len());
+    for arg in args.iter().map(AsRef::as_ref) {
+        length(out, '$', arg.len());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+pub async fn dial(address: &str) -> Result<TcpStream, Failed> {
+    let failed = |error: std::io::Error| format!("{address}: {error}");
+    let stream = TcpStream::connect(address).await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
 pub struct Connection {
     stream: TcpStream,
     out: Vec<u8>,
@@ -80,11 +106,8 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(address: &str) -> Result<Self, Failed> {
-        let failed = |error: std::io::Error| format!("{address}: {error}");
-        let stream = TcpStream::connect(address).await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
         Ok(Self {
-            stream,
+            stream: dial(address).await?,
             out: Vec::with_capacity(256),
             input: Vec::with_capacity(4096),
             at: 0,
@@ -92,15 +115,8 @@ impl Connection {
     }
 
     /// Adds a command to what `send` sends.
-    pub fn command(&mut self, args: &[&[u8]]) {
-        self.out
-            .extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
-        for arg in args {
-            self.out
-                .extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
-            self.out.extend_from_slice(arg);
-            self.out.extend_from_slice(b"\r\n");
-        }
+    pub fn command(&mut self, args: &[impl AsRef<[u8]>]) {
+        encode(&mut self.out, args);
     }
 
     pub async fn send(&mut self) -> Result<(), Failed> {
@@ -152,42 +168,68 @@ fn unexpected(reply: Reply<'_>) -> Failed {
     }
 }
 
+fn any_is_done(reply: Reply<'_>) -> Result<(), Failed> {
+    match reply {
+        Reply::Error(_) | Reply::Bulk(None) => Err(unexpected(reply)),
+        _ => Ok(()),
+    }
+}
+
+/// A command of the caller's choice; where it says `__key__` each operation has its key.
+#[derive(Clone)]
+pub struct Given {
+    args: Vec<String>,
+    filled: Vec<Vec<u8>>,
+}
+
+impl Given {
+    fn of(args: &[String]) -> Option<Self> {
+        (!args.is_empty()).then(|| Self {
+            args: args.to_vec(),
+            filled: vec![Vec::new(); args.len()],
+        })
+    }
+
+    /// Into the same memory each time.
+    fn with(&mut self, key: &[u8]) -> &[Vec<u8>] {
+        for (arg, filled) in self.args.iter().zip(&mut self.filled) {
+            filled.clear();
+            let mut parts = arg.split("__key__");
+            filled.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+            for part in parts {
+                filled.extend_from_slice(key);
+                filled.extend_from_slice(part.as_bytes());
+            }
+        }
+        &self.filled
+    }
+}
+
 /// A client of one server.
 pub struct Single {
-    shared: Rc<Shared>,
-    connection: Option<Connection>,
+    link: Link,
+    wait: u32,
+    given: Option<Given>,
 }
 
 pub struct Shared {
     address: String,
+    links: Links,
     wait: u32,
+    given: Option<Given>,
 }
 
 impl Single {
-    /// The connection; a new one after a failure.
-    async fn connection(&mut self) -> Result<&mut Connection, Failed> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Connection::open(&self.shared.address).await?,
-        };
-        Ok(self.connection.insert(connection))
-    }
-
-    async fn put_on(
+    async fn put_and_wait(
         connection: &mut Connection,
         wait: u32,
         key: &[u8],
         value: &[u8],
     ) -> Result<Result<(), Failed>, Failed> {
         connection.command(&[b"SET", key, value]);
-        if wait > 0 {
-            connection.command(&[b"WAIT", wait.to_string().as_bytes(), b"1000"]);
-        }
+        connection.command(&[b"WAIT", wait.to_string().as_bytes(), b"1000"]);
         connection.send().await?;
         let written = connection.receive(put_is_done).await?;
-        if wait == 0 {
-            return Ok(written);
-        }
         let copies = connection.receive(|reply| match reply {
             Reply::Int(copies) if copies >= i64::from(wait) => Ok(()),
             Reply::Int(copies) => Err(format!("only {copies} replicas have it after a second")),
@@ -200,34 +242,44 @@ impl Single {
 impl Client for Single {
     type Shared = Shared;
 
-    async fn share(settings: &Settings, _clients: usize) -> Result<Shared, Failed> {
+    async fn share(settings: &Settings, clients: usize) -> Result<Shared, Failed> {
         Ok(Shared {
             address: settings.addresses[0].clone(),
+            links: Links::new(settings, clients),
             wait: settings.wait,
+            given: Given::of(&settings.command),
         })
     }
 
-    async fn connect(shared: &Rc<Shared>, _n: usize) -> Result<Self, Failed> {
+    async fn connect(shared: &Rc<Shared>, n: usize) -> Result<Self, Failed> {
+        let mut link = shared.links.link(n, &shared.address);
+        link.open().await?;
         Ok(Self {
-            shared: shared.clone(),
-            connection: Some(Connection::open(&shared.address).await?),
+            link,
+            wait: shared.wait,
+            given: shared.given.clone(),
         })
     }
 
     async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failed> {
-        let wait = self.shared.wait;
-        let answered = Self::put_on(self.connection().await?, wait, key, value).await;
-        answered.inspect_err(|_| self.connection = None)?
+        if let Some(given) = &mut self.given {
+            return self.link.ask(given.with(key), any_is_done).await;
+        }
+        match &mut self.link {
+            Link::Own(own) if self.wait > 0 => {
+                let connection = own.connection().await?;
+                let answered = Self::put_and_wait(connection, self.wait, key, value).await;
+                own.answer(answered)
+            }
+            link => link.ask(&[b"SET", key, value], put_is_done).await,
+        }
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<(), Failed> {
-        let connection = self.connection().await?;
-        connection.command(&[b"GET", key]);
-        let answered = match connection.send().await {
-            Ok(()) => connection.receive(get_is_done).await,
-            Err(why) => Err(why),
-        };
-        answered.inspect_err(|_| self.connection = None)?
+        if let Some(given) = &mut self.given {
+            return self.link.ask(given.with(key), any_is_done).await;
+        }
+        self.link.ask(&[b"GET", key], get_is_done).await
     }
 }
 
@@ -256,5 +308,23 @@ mod tests {
             parse(b"?\r\n", &mut 0),
             Err("not a reply: it begins with '?'".to_string())
         );
+    }
+
+    #[test]
+    fn commands_with_the_key_of_each_operation() {
+        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+        let mut given = Given::of(&words("HSET bench:__key__ n __key____key__!")).unwrap();
+        for key in ["7", "long"] {
+            let expected = words(&format!("HSET bench:{key} n {key}{key}!"));
+            let mut out = Vec::new();
+            encode(&mut out, given.with(key.as_bytes()));
+            let mut at = 0;
+            let Some(Reply::Array(args)) = parse(&out, &mut at).unwrap() else {
+                panic!("a command is an array");
+            };
+            let expected = expected.iter().map(|arg| Reply::Bulk(Some(arg.as_bytes())));
+            assert_eq!((args, at), (expected.collect(), out.len()));
+        }
+        assert!(Given::of(&[]).is_none());
     }
 }

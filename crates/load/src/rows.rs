@@ -18,7 +18,7 @@ impl Client for Rows {
     type Shared = Shared;
 
     async fn share(settings: &Settings, clients: usize) -> Result<Shared, Failed> {
-        let connections = clients.div_ceil(settings.streams.max(1));
+        let connections = clients.div_ceil(settings.streams());
         let made = (0..connections).map(|_| rowclient::Client::new(settings.addresses.clone()));
         let clients: Result<Vec<_>, _> = made.collect();
         Ok(Shared {
