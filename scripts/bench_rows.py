@@ -1,7 +1,8 @@
 """The rows of `make bench` about tables: rows through neokv beside single-row SELECT and UPDATE on the same PostgreSQL.
 
 One node with its log on disk (fsync before OK), a throw-away PostgreSQL with its own defaults (fsync on), both on this machine; the
-database that neokv writes back to is the one that is measured beside it, in turns. Redis commands by redis-benchmark, SQL by
+database that neokv writes back to is the one that is measured beside it, in turns. Redis commands by redis-benchmark, with a
+connection per client, and by `crates/load`, with 16 clients on each connection as multiplexing clients have it; SQL by
 pgbench with prepared statements; `bound` is a server that does nothing but sync and answer, under the same redis-benchmark. Also here: how many changes one statement carries, and how far SQL lags behind.
 """
 
@@ -18,16 +19,18 @@ import time
 from servers import Client, Server, disk_folder, encode, free_port
 
 CLIENTS = 64
+SHARED = 16              # clients per connection, where they share one
 ROWS = 10_000
 PER_SECOND = 100_000     # reads and writes of rows per second, pipelined
 UPDATES = 20             # times PostgreSQL's updates per second, at 64 clients
 CHANGES = 50             # changes per SQL statement on a hot set, at least
 LAG_MS = 1_000           # 99th percentile at half load
 
+# Keys are those of `crates/load`, so that all read and write the same rows.
 COMMANDS = {
-    "row get": ["HGET", "bench:__rand_int__", "n"],
-    "row set": ["HSET", "bench:__rand_int__", "n", "7"],
-    "row incr": ["HINCRBY", "bench:__rand_int__", "n", "1"],
+    "row get": ["HGET", "bench:key:__rand_int__", "n"],
+    "row set": ["HSET", "bench:key:__rand_int__", "n", "7"],
+    "row incr": ["HINCRBY", "bench:key:__rand_int__", "n", "1"],
 }
 SQL = {
     "select": "\\set k random(0, {last})\nSELECT n FROM direct WHERE key = :k;\n",
@@ -146,20 +149,30 @@ def prepare(server):
             raise SystemExit(f"ROW.TABLE CREATE: {reply}")
         for first in range(0, ROWS, 500):
             keys = range(first, first + 500)
-            for answer in client.pipeline([("HSET", f"bench:{n:012d}", "n", 0, "name", f"name of {n}") for n in keys]):
+            for answer in client.pipeline([("HSET", f"bench:key:{n:012d}", "n", 0, "name", f"name of {n}") for n in keys]):
                 if isinstance(answer, Exception):
                     raise SystemExit(f"HSET: {answer}")
         client.ask("ROW.TABLE", "DRAIN", "TIMEOUT", "60000")
 
 
-def grpc(args, server, operation, seconds):
-    """The load generator of the cluster rows, speaking gRPC to the HTTP port."""
-    line = [args.load, "--target", "rows", "--addresses", f"127.0.0.1:{server.http_port}", "--op", operation, "--clients", str(CLIENTS),
-            "--keys", str(ROWS), "--seconds", str(seconds), "--pids", str(server.process.pid)]
+def by_load(args, server, seconds, target, port, *more):
+    """One run of the load generator of the cluster rows; clients share connections."""
+    line = [args.load, "--target", target, "--addresses", f"127.0.0.1:{port}", "--clients", str(CLIENTS), "--streams", str(SHARED),
+            "--keys", str(ROWS), "--seconds", str(seconds), "--pids", str(server.process.pid), *more]
     told = json.loads(subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout)
     if told["errors"]:
-        raise SystemExit(f"gRPC: {told}")
+        raise SystemExit(f"load: {told}")
     return {"rps": told["ops"], "cpu_us": told["cpu_us"]}
+
+
+def grpc(args, server, operation, seconds):
+    return by_load(args, server, seconds, "rows", server.http_port, "--op", operation)
+
+
+def shared(args, server, command, seconds):
+    """A command of RESP, with the keys of the load generator."""
+    command = [word.replace("key:__rand_int__", "__key__") for word in command]
+    return by_load(args, server, seconds, "resp", server.port, "--", *command)
 
 
 def lag_at(server, rate, seconds):
@@ -173,7 +186,7 @@ def lag_at(server, rate, seconds):
 
     batch = 200
     import random
-    blocks = [b"".join(encode(("HINCRBY", f"bench:{random.randrange(ROWS):012d}", "n", 1)) for _ in range(batch))
+    blocks = [b"".join(encode(("HINCRBY", f"bench:key:{random.randrange(ROWS):012d}", "n", 1)) for _ in range(batch))
               for _ in range(50)]
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -213,15 +226,18 @@ def measure_rows(args, load):
             direct = {name: postgres.pgbench(name, seconds) for name in SQL}
             for name, command in COMMANDS.items():
                 peer = direct["select" if name == "row get" else "update"]
-                runs = []
+                runs, together = [], []
                 for _ in range(args.rounds):
                     warm = load(server, command, ROWS, 1, 2_000, None, CLIENTS)
                     runs.append(load(server, command, ROWS, 1, max(2_000, int(warm["rps"] * seconds)), None, CLIENTS))
-                run = sorted(runs, key=lambda it: it["rps"])[len(runs) // 2]
+                    together.append(shared(args, server, command, seconds))
+                run, together = (sorted(each, key=lambda it: it["rps"])[len(each) // 2] for each in (runs, together))
                 target = UPDATES if name == "row incr" else None
                 met = None if target is None else run["rps"] >= target * peer["rps"]
                 row(f"{name}, {CLIENTS} clients", run["rps"], peer["rps"], target and f"{target} x", met)
                 row(f"  cpu of the server, µs ({name})", run["cpu_us"], peer["cpu_us"], unit="")
+                row(f"{name}, {CLIENTS} clients, {SHARED} per connection", together["rps"], peer["rps"])
+                row(f"  cpu of the server, µs ({name})", together["cpu_us"], peer["cpu_us"], unit="")
             with Server("nothing", neokv=args.nothing, sync="always") as nothing:
                 runs = [load(nothing, COMMANDS["row incr"], ROWS, 1, 50_000, None, CLIENTS) for _ in range(args.rounds)]
                 run = sorted(runs, key=lambda it: it["rps"])[len(runs) // 2]
