@@ -103,9 +103,9 @@ fn print_entry(out: &mut impl Write, region: u64, index: u64, payload: &[u8]) ->
         Body::Rows(bytes) => {
             let changes = Changes::decode(bytes)
                 .ok_or_else(|| io::Error::other(format!("{place}: rows cannot be read")))?;
-            for (family, row, value) in changes.iter() {
-                let (family, row) = (family.name(), row.escape_ascii());
-                match value {
+            for change in changes.iter() {
+                let (family, row) = (change.family.name(), change.key.escape_ascii());
+                match change.value {
                     Some(value) => writeln!(
                         out,
                         "{region}:{index} {stamp} - PUT {family} \"{row}\" \"{}\"",

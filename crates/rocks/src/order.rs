@@ -2,9 +2,9 @@
 //! the one before, instead of searching it from the top.
 //!
 //! ```text
-//!   many rows, in order already (a run)  ─────────────────┐
-//!   many rows, in order already          ─────────────────┼─ merged ─► each row once, its last change
-//!   all others  ─ sorted by a window of their keys ───────┘
+//!   oldest  many rows, in order already (a run)  ─────────────────┐
+//!           many rows, in order already          ─────────────────┼─ merged ─► each row once, its last change
+//!   newest  all others  ─ sorted by a window of their keys ───────┘
 //! ```
 //!
 //! Keys of one write have much in common (region, database, often a prefix of the application), so
@@ -30,6 +30,8 @@ struct Row {
     family: u8,
     /// Bytes of the key that are in the window; [`LONG`] if not all of the rest are.
     seen: u8,
+    /// There was no such row before the first change of it.
+    is_new: bool,
 }
 
 const LONG: u8 = u8::MAX;
@@ -52,45 +54,50 @@ thread_local! {
     static ROWS: RefCell<Vec<Row>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `each` with the changes, family by family, ascending; of equal rows only with the last.
+/// Calls `each` with the changes of `parts`, the oldest first, family by family, ascending; of equal rows only with the last, and not
+/// at all if it came and went ([`Change::is_nothing`]).
 pub(crate) fn for_each_in_order<'a>(parts: &[&'a Changes], mut each: impl FnMut(Change<'a>)) {
-    let (runs, loose): (Vec<_>, Vec<_>) = (0..parts.len()).partition(|&part| {
-        parts
-            .get(part)
-            .is_some_and(|part| part.len() >= MANY && is_in_order(part))
-    });
+    let is_run = |part: &&&Changes| part.len() >= MANY && is_in_order(part);
+    let (runs, loose) = parts.split_at(parts.iter().take_while(is_run).count());
     ROWS.with_borrow_mut(|rows| {
-        sort(rows, parts, &loose);
+        sort(rows, loose);
         let sorted = rows.iter().filter_map(|row| {
-            let change = parts.get(row.part as usize)?.at(row.place)?;
-            Some((row.part as usize, change))
+            let is_new = row.is_new;
+            Some(Change {
+                is_new,
+                ..loose.get(row.part as usize)?.at(row.place)?
+            })
         });
-        let mut sources: Vec<Source<'_, 'a>> = vec![Source::new(Box::new(sorted))];
-        for part in runs {
-            let changes = parts.get(part).into_iter().flat_map(|part| part.iter());
-            let changes = changes.map(move |change| (part, change));
-            sources.push(Source::new(Box::new(changes)));
+        let mut sources = Vec::with_capacity(runs.len() + 1);
+        for (age, run) in runs.iter().enumerate() {
+            sources.extend(Source::new(age, Box::new(run.iter())));
         }
-        merge(sources, &mut each);
+        sources.extend(Source::new(runs.len(), Box::new(sorted)));
+        merge(sources, &mut |change: Change<'a>| {
+            if !change.is_nothing() {
+                each(change);
+            }
+        });
         rows.clear();
         rows.shrink_to(ROWS_KEPT);
     });
 }
 
 fn is_in_order(changes: &Changes) -> bool {
-    let rows = changes.iter().map(|(family, key, _)| (family, key));
+    let rows = changes.iter().map(|change| change.row());
     rows.is_sorted_by(|a, b| a < b)
 }
 
 /// Sorts the rows of these parts; those that are equal by their age.
-fn sort(rows: &mut Vec<Row>, parts: &[&Changes], loose: &[usize]) {
+fn sort(rows: &mut Vec<Row>, parts: &[&Changes]) {
     rows.clear();
     let mut common: [Option<&[u8]>; Family::ALL.len()] = Default::default();
-    for &part in loose {
-        for place in parts.get(part).into_iter().flat_map(|part| part.places()) {
-            let Some((family, key)) = row_at(parts, part, place) else {
+    for (part, changes) in parts.iter().enumerate() {
+        for place in changes.places() {
+            let Some(change) = changes.at(place) else {
                 continue;
             };
+            let (family, key) = change.row();
             if let Some(common) = common.get_mut(family as usize) {
                 *common = Some(common.map_or(key, |common| begin_of_both(common, key)));
             }
@@ -100,11 +107,15 @@ fn sort(rows: &mut Vec<Row>, parts: &[&Changes], loose: &[usize]) {
                 part: part as u32,
                 family: family as u8,
                 seen: LONG,
+                is_new: change.is_new,
             });
         }
     }
     let common = common.map(|common| common.map_or(0, <[u8]>::len));
-    let key = |row: &Row| row_at(parts, row.part as usize, row.place).map(|(_, key)| key);
+    let key = |row: &Row| {
+        let change = parts.get(row.part as usize)?.at(row.place)?;
+        Some(change.key)
+    };
     for row in rows.iter_mut() {
         let from = common.get(usize::from(row.family)).copied();
         let rest = key(row).and_then(|key| key.get(from?..));
@@ -118,19 +129,15 @@ fn sort(rows: &mut Vec<Row>, parts: &[&Changes], loose: &[usize]) {
         let row = a.cmp(b, key);
         row.then_with(|| (a.part, a.place).cmp(&(b.part, b.place)))
     });
-    // Of equal rows the last stays.
+    // Of equal rows the last stays; whether there was one before tells the first.
     rows.dedup_by(|later, kept| {
         let same = later.cmp(kept, key).is_eq();
         if same {
+            later.is_new = kept.is_new;
             std::mem::swap(later, kept);
         }
         same
     });
-}
-
-fn row_at<'a>(parts: &[&'a Changes], part: usize, place: usize) -> Option<(Family, &'a [u8])> {
-    let (family, key, _) = parts.get(part)?.at(place)?;
-    Some((family, key))
 }
 
 /// What both begin with.
@@ -154,62 +161,63 @@ fn window(key: &[u8]) -> u128 {
     }
 }
 
-/// Rows in order, each with the part it is from: a later part is newer.
+/// Rows in order, of some age.
 struct Source<'s, 'a> {
-    head: Option<(usize, Change<'a>)>,
-    rest: Box<dyn Iterator<Item = (usize, Change<'a>)> + 's>,
+    head: Change<'a>,
+    age: usize,
+    rest: Box<dyn Iterator<Item = Change<'a>> + 's>,
 }
 
 impl<'s, 'a> Source<'s, 'a> {
-    fn new(mut rest: Box<dyn Iterator<Item = (usize, Change<'a>)> + 's>) -> Self {
-        let head = rest.next();
-        Source { head, rest }
+    /// None if there are no rows.
+    fn new(age: usize, mut rest: Box<dyn Iterator<Item = Change<'a>> + 's>) -> Option<Self> {
+        let head = rest.next()?;
+        Some(Source { head, age, rest })
+    }
+
+    /// Of equal rows the older change comes first.
+    fn is_before(&self, other: &Self) -> bool {
+        let rows = self.head.row().cmp(&other.head.row());
+        rows.then(self.age.cmp(&other.age)).is_lt()
     }
 }
 
-fn merge<'a>(mut sources: Vec<Source<'_, 'a>>, each: &mut impl FnMut(Change<'a>)) {
-    sources.retain(|source| source.head.is_some());
-    while sources.len() > 1 {
-        let Some(change) = next(&mut sources) else {
+/// The sources stand in the order of their heads, the least last: most often the one that was taken from goes
+/// back to the end, or near it.
+fn merge<'a>(sources: Vec<Source<'_, 'a>>, each: &mut impl FnMut(Change<'a>)) {
+    let mut line: Vec<Source<'_, 'a>> = Vec::with_capacity(sources.len());
+    for source in sources {
+        queue(&mut line, source);
+    }
+    while line.len() > 1 {
+        let Some(mut change) = take_least(&mut line) else {
             return;
         };
-        each(change);
-        if sources.iter().any(|source| source.head.is_none()) {
-            sources.retain(|source| source.head.is_some());
+        while line.last().is_some_and(|it| it.head.row() == change.row()) {
+            change = take_least(&mut line).map_or(change, |newer| change.replaced_by(newer));
         }
+        each(change);
     }
     // No others to compare with.
-    for source in sources {
-        source
-            .head
-            .into_iter()
+    for source in line {
+        std::iter::once(source.head)
             .chain(source.rest)
-            .for_each(|(_, change)| each(change));
+            .for_each(&mut *each);
     }
 }
 
-/// The least of the heads, of equal ones the newest; those sources go on.
-fn next<'a>(sources: &mut [Source<'_, 'a>]) -> Option<Change<'a>> {
-    let mut least: Option<(usize, Change<'a>)> = None;
-    for source in sources.iter() {
-        let Some(head) = source.head else {
-            continue;
-        };
-        let order = least.map_or(Ordering::Less, |least| {
-            let row = (head.1.0, head.1.1).cmp(&(least.1.0, least.1.1));
-            row.then_with(|| least.0.cmp(&head.0))
-        });
-        if order.is_lt() {
-            least = Some(head);
-        }
-    }
-    let (_, change) = least?;
-    for source in sources.iter_mut() {
-        if let Some((_, (family, key, _))) = source.head
-            && (family, key) == (change.0, change.1)
-        {
-            source.head = source.rest.next();
-        }
+fn queue<'s, 'a>(line: &mut Vec<Source<'s, 'a>>, source: Source<'s, 'a>) {
+    let behind = line.iter().rev().take_while(|it| it.is_before(&source));
+    line.insert(line.len() - behind.count(), source);
+}
+
+/// The least head; its source goes on.
+fn take_least<'a>(line: &mut Vec<Source<'_, 'a>>) -> Option<Change<'a>> {
+    let mut source = line.pop()?;
+    let change = source.head;
+    if let Some(head) = source.rest.next() {
+        source.head = head;
+        queue(line, source);
     }
     Some(change)
 }
@@ -240,14 +248,68 @@ mod tests {
                     false => part.delete(family, &key),
                 }
             }
-            for (family, key, value) in parts.iter().flat_map(|part| part.iter()) {
-                model.insert((family as u8, key), value);
+            for change in parts.iter().flat_map(|part| part.iter()) {
+                model.insert((change.family as u8, change.key), change.value);
             }
             let mut rows = Vec::new();
-            for_each_in_order(&[&parts[0], &parts[1]], |(family, key, value)| {
-                rows.push(((family as u8, key), value));
+            for_each_in_order(&[&parts[0], &parts[1]], |change| {
+                rows.push(((change.family as u8, change.key), change.value));
             });
             assert_eq!(rows, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// Rows come and go, some of them said to be new: what comes out makes the same rows of those that were
+    /// there, and deletes none that never were.
+    #[test]
+    fn rows_that_came_and_went_are_left_out() {
+        let mut dice = fastrand::Rng::with_seed(7);
+        for _ in 0..30 {
+            let keys = dice.u32(1..3000);
+            let there: BTreeMap<u32, u8> = (0..keys)
+                .filter(|_| dice.bool())
+                .map(|key| (key, 0))
+                .collect();
+            let mut after = there.clone();
+            let mut told_new = BTreeMap::new();
+            let mut parts: Vec<Changes> = Vec::new();
+            for age in 1..dice.u8(2..8) {
+                let mut rows: Vec<u32> =
+                    (0..dice.u32(1..4000)).map(|_| dice.u32(0..keys)).collect();
+                if dice.bool() {
+                    rows.sort_unstable();
+                    rows.dedup();
+                }
+                let mut part = Changes::new();
+                for key in rows {
+                    let bytes = key.to_be_bytes();
+                    let is_new = !after.contains_key(&key) && dice.u8(..4) > 0;
+                    let goes = after.contains_key(&key) && dice.bool();
+                    told_new.entry(key).or_insert(is_new && !goes);
+                    match (goes, is_new) {
+                        (true, _) => part.delete(Family::Score, &bytes),
+                        (false, true) => part.put_new(Family::Score, &bytes, &[age]),
+                        (false, false) => part.put(Family::Score, &bytes, &[age]),
+                    }
+                    match goes {
+                        true => after.remove(&key),
+                        false => after.insert(key, age),
+                    };
+                }
+                parts.push(part);
+            }
+            let parts: Vec<&Changes> = parts.iter().collect();
+            let mut made = there.clone();
+            for_each_in_order(&parts, |change| {
+                let key = u32::from_be_bytes(change.key.try_into().unwrap());
+                match change.value {
+                    Some(value) => made.insert(key, value[0]),
+                    None => made.remove(&key),
+                };
+                assert_eq!(change.is_new, told_new[&key]);
+                assert!(change.value.is_some() || !told_new[&key]);
+            });
+            assert_eq!(made, after);
         }
     }
 
@@ -277,9 +339,10 @@ mod tests {
             }
             let parts: Vec<&Changes> = parts.iter().collect();
             let mut rows = Vec::new();
-            for_each_in_order(&parts, |(family, key, value)| {
-                let key: [u8; 4] = key.try_into().unwrap();
-                rows.push(((family as u8, key), value.unwrap().try_into().unwrap()));
+            for_each_in_order(&parts, |change| {
+                let key: [u8; 4] = change.key.try_into().unwrap();
+                let value = change.value.unwrap().try_into().unwrap();
+                rows.push(((change.family as u8, key), value));
             });
             assert_eq!(rows, model.into_iter().collect::<Vec<_>>());
         }

@@ -247,9 +247,12 @@ impl RowStore for Store {
         let db = &self.open.db;
         BATCH.with_borrow_mut(|batch| {
             batch.clear();
-            for_each_in_order(changes, |(family, key, value)| match value {
-                Some(value) => batch.put_cf(&db.family(family), key, value),
-                None => batch.delete_cf(&db.family(family), key),
+            for_each_in_order(changes, |change| {
+                let family = db.family(change.family);
+                match change.value {
+                    Some(value) => batch.put_cf(&family, change.key, value),
+                    None => batch.delete_cf(&family, change.key),
+                }
             });
             let size = batch.size_in_bytes();
             let written = db.write_opt(batch, &self.writes);

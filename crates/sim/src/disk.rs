@@ -90,16 +90,13 @@ impl Disk {
     /// Writes rows; what the digest of the region they belong to changes by.
     pub fn write_rows(&mut self, changes: &Changes) -> u64 {
         let mut digest = 0;
-        for (family, key, value) in changes.iter() {
+        for change in changes.iter() {
             // Later changes of a batch see earlier ones: so one at a time.
-            digest ^= self.row_digest(family, key);
+            digest ^= self.row_digest(change.family, change.key);
             let mut one = Changes::new();
-            match value {
-                Some(value) => one.put(family, key, value),
-                None => one.delete(family, key),
-            }
+            one.push(change);
             let _ = self.rows.write(&[&one]);
-            digest ^= self.row_digest(family, key);
+            digest ^= self.row_digest(change.family, change.key);
         }
         digest
     }

@@ -3,12 +3,19 @@
 //! One buffer for all keys and values: a change more costs no allocation.
 //!
 //! ```text
-//!   encoded   { family|delete:u8  klen:u32LE  key  [vlen:u32LE  value] } …
+//!   encoded   { family|new|delete:u8  klen:u32LE  key  [vlen:u32LE  value] } …
 //! ```
+//!
+//! **New rows.** Who moves a row (a member to another score, a key to another deadline) knows that there was none at its new place,
+//! and says so. Should it move on before the store has it, nothing needs to be written of the place between: no row, and
+//! nothing that deletes it ([`Change::is_nothing`]). A leaderboard or a session whose deadline is put off all the time would
+//! otherwise leave one deletion in the store per move.
 
 use super::Family;
 
 const DELETE: u8 = 0x80;
+/// There was no such row.
+const NEW: u8 = 0x40;
 
 /// A larger buffer is not kept for the next changes.
 const KEPT_BYTES: usize = 2 << 20;
@@ -59,10 +66,27 @@ impl Changes {
         self.count += 1;
     }
 
+    /// As [`Changes::put`], of a row that is not there before this change.
+    pub fn put_new(&mut self, family: Family, key: &[u8], value: &[u8]) {
+        self.bytes.push(family as u8 | NEW);
+        self.part(key);
+        self.part(value);
+        self.count += 1;
+    }
+
     pub fn delete(&mut self, family: Family, key: &[u8]) {
         self.bytes.push(family as u8 | DELETE);
         self.part(key);
         self.count += 1;
+    }
+
+    pub fn push(&mut self, change: Change<'_>) {
+        let Change { family, key, .. } = change;
+        match change.value {
+            Some(value) if change.is_new => self.put_new(family, key, value),
+            Some(value) => self.put(family, key, value),
+            None => self.delete(family, key),
+        }
     }
 
     /// Adds the changes of another behind its own.
@@ -108,7 +132,6 @@ impl Changes {
         self.bytes.extend_from_slice(part);
     }
 
-    /// Family, key, and the value; `None` for a row that goes.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || take(&mut rest))
@@ -185,12 +208,40 @@ impl Changes {
     }
 }
 
-/// Family, key, and the value unless the row goes.
-pub type Change<'a> = (Family, &'a [u8], Option<&'a [u8]>);
+/// What becomes of one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'a> {
+    pub family: Family,
+    pub key: &'a [u8],
+    /// `None` for a row that goes.
+    pub value: Option<&'a [u8]>,
+    /// There was no such row before.
+    pub is_new: bool,
+}
+
+impl<'a> Change<'a> {
+    /// What rows are ordered by.
+    pub fn row(&self) -> (Family, &'a [u8]) {
+        (self.family, self.key)
+    }
+
+    /// This and a later change of the same row as one.
+    pub fn replaced_by(self, later: Change<'a>) -> Change<'a> {
+        Change {
+            is_new: self.is_new,
+            ..later
+        }
+    }
+
+    /// There was no such row, and there is none.
+    pub fn is_nothing(&self) -> bool {
+        self.is_new && self.value.is_none()
+    }
+}
 
 fn take<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     let (&tag, behind) = rest.split_first()?;
-    let family = *Family::ALL.get(usize::from(tag & !DELETE))?;
+    let family = *Family::ALL.get(usize::from(tag & !(DELETE | NEW)))?;
     let mut behind = behind;
     let key = take_part(&mut behind)?;
     let value = match tag & DELETE {
@@ -198,7 +249,12 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
         _ => None,
     };
     *rest = behind;
-    Some((family, key, value))
+    Some(Change {
+        family,
+        key,
+        value,
+        is_new: tag & NEW != 0,
+    })
 }
 
 fn take_part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
@@ -217,18 +273,49 @@ mod tests {
         let mut changes = Changes::new();
         changes.put(Family::Metadata, b"k", b"v");
         changes.delete(Family::Score, b"");
-        changes.put(Family::Info, b"state", b"");
+        changes.put_new(Family::Info, b"state", b"");
         let mut bytes = Vec::new();
         changes.encode(&mut bytes);
         assert_eq!(Changes::decode(&bytes).as_ref(), Some(&changes));
         let rows: Vec<_> = changes.iter().collect();
-        assert_eq!(rows[0], (Family::Metadata, &b"k"[..], Some(&b"v"[..])));
-        assert_eq!(rows[1], (Family::Score, &b""[..], None));
+        let read = |at: usize| (rows[at].row(), rows[at].value, rows[at].is_new);
+        let (metadata, score) = ((Family::Metadata, &b"k"[..]), (Family::Score, &b""[..]));
+        assert_eq!(read(0), (metadata, Some(&b"v"[..]), false));
+        assert_eq!(read(1), (score, None, false));
+        assert_eq!(
+            read(2),
+            ((Family::Info, &b"state"[..]), Some(&b""[..]), true)
+        );
+        let mut again = Changes::new();
+        rows.iter().for_each(|&change| again.push(change));
+        assert_eq!(again, changes);
         let by_place: Vec<_> = changes.places().filter_map(|at| changes.at(at)).collect();
         assert_eq!(by_place, rows);
         for cut in [1, 3, bytes.len() - 1] {
             assert_eq!(Changes::decode(&bytes[..cut]), None);
         }
         assert_eq!(Changes::decode(&[0x7f]), None);
+    }
+
+    #[test]
+    fn a_row_that_came_and_went_was_never_there() {
+        let change = |value, is_new| Change {
+            family: Family::Score,
+            key: b"k",
+            value,
+            is_new,
+        };
+        let (new, put, gone) = (
+            change(Some(&b"v"[..]), true),
+            change(Some(b"w"), false),
+            change(None, false),
+        );
+        assert!(new.replaced_by(gone).is_nothing());
+        assert_eq!(new.replaced_by(gone).replaced_by(new), new);
+        assert_eq!(new.replaced_by(put), change(Some(b"w"), true));
+        assert_eq!(put.replaced_by(gone), gone);
+        assert!(!gone.is_nothing());
+        // It was there, went, and is there again.
+        assert_eq!(gone.replaced_by(new), change(Some(b"v"), false));
     }
 }

@@ -155,11 +155,14 @@ impl RowSource for MapStore {
 impl RowStore for MapStore {
     fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
         let mut rows = self.rows();
-        for (family, key, value) in changes.iter().flat_map(|changes| changes.iter()) {
-            match value {
-                Some(value) => rows.insert((family, key.to_vec()), value.to_vec()),
-                None => rows.remove(&(family, key.to_vec())),
+        for change in changes.iter().flat_map(|changes| changes.iter()) {
+            let row = (change.family, change.key.to_vec());
+            let before = match change.value {
+                Some(value) => rows.insert(row, value.to_vec()),
+                None => rows.remove(&row),
             };
+            // This store is for tests: there, who says so wrongly is found out.
+            assert!(!change.is_new || before.is_none(), "not new: {change:?}");
         }
         Ok(())
     }

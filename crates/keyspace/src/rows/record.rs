@@ -50,7 +50,8 @@ impl<'a> Recorder<'a> {
         self.delete(&i64_bytes(position));
     }
 
-    /// A member's score, and the row in the order of scores; that of the former score goes.
+    /// A member's score, and the row in the order of scores, where it is new; that of the former score
+    /// goes.
     pub fn put_score(&mut self, member: &[u8], former: Option<f64>, score: f64) {
         if let Some(former) = former {
             self.row([&score8(former), member]);
@@ -58,7 +59,7 @@ impl<'a> Recorder<'a> {
         }
         self.put(member, &score.to_bits().to_be_bytes());
         self.row([&score8(score), member]);
-        self.changes.put(Family::Score, self.key, sign(score));
+        self.changes.put_new(Family::Score, self.key, sign(score));
     }
 
     pub fn delete_score(&mut self, member: &[u8], former: f64) {

@@ -7,7 +7,7 @@
 
 use base::DbIndex;
 
-use super::{Changes, Family, LoadRequest, Loaded, layout};
+use super::{Change, Changes, Family, LoadRequest, Loaded, layout};
 use crate::memory::access;
 use crate::memory::entry::{Birth, Entry};
 use crate::rows::State;
@@ -188,7 +188,13 @@ impl Keyspace {
         let home = self.home();
         let state_key = self.state_key();
         let mut state = None;
-        for (family, row, value) in changes.iter() {
+        for Change {
+            family,
+            key: row,
+            value,
+            ..
+        } in changes.iter()
+        {
             match family {
                 Family::Metadata => {
                     let Some(at) = layout::parse_metadata_key(row).filter(|at| at.home == home)

@@ -46,12 +46,9 @@ impl Batch {
         let all: Vec<&Changes> = parts.iter().map(|part| part.changes()).collect();
         let mut changes = room;
         let mut sorted = Vec::with_capacity(all.iter().map(|part| part.len()).sum());
-        for_each_in_order(&all, |(family, key, value)| {
+        for_each_in_order(&all, |change| {
             sorted.push(changes.size_bytes());
-            match value {
-                Some(value) => changes.put(family, key, value),
-                None => changes.delete(family, key),
-            }
+            changes.push(change);
         });
         all.iter().for_each(|part| changes.add_orphans(part));
         let since = parts.iter().map(|part| part.since).min();
@@ -88,7 +85,7 @@ impl Batch {
 
     /// Family and key of the change at a place.
     fn row(&self, place: usize) -> Option<(Family, &[u8])> {
-        self.changes.at(place).map(|(family, key, _)| (family, key))
+        self.changes.at(place).map(|change| change.row())
     }
 
     /// What the batch says of a row, if it does: its value, or that it goes.
@@ -96,8 +93,8 @@ impl Batch {
         let wanted = Some((family, key));
         if let Some(sorted) = self.sorted.get() {
             let found = sorted.binary_search_by(|&at| self.row(at).cmp(&wanted));
-            let (_, _, value) = self.changes.at(*sorted.get(found.ok()?)?)?;
-            return Some(value);
+            let change = self.changes.at(*sorted.get(found.ok()?)?)?;
+            return Some(change.value);
         }
         let hash = |row: Option<(Family, &[u8])>| self.hasher.hash_one(row);
         let places = self.places.get_or_init(|| {
@@ -114,8 +111,7 @@ impl Batch {
             places
         });
         let place = places.find(hash(wanted), |&at| self.row(at) == wanted)?;
-        let (_, _, value) = self.changes.at(*place)?;
-        Some(value)
+        Some(self.changes.at(*place)?.value)
     }
 
     fn sorted(&self) -> &[usize] {

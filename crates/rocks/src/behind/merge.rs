@@ -87,8 +87,8 @@ impl<'a> Above<'a> {
             false => places.first(),
             true => places.last(),
         };
-        let (_, key, value) = batch.changes().at(*place?)?;
-        Some((key, value))
+        let change = batch.changes().at(*place?)?;
+        Some((change.key, change.value))
     }
 
     fn is_before(&self, a: &[u8], b: &[u8]) -> bool {

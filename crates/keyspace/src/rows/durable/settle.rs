@@ -59,21 +59,17 @@ pub(super) fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut C
     if deadline_ms == former_ms {
         return;
     }
-    let mut expiry_row = |deadline_ms| {
+    let expiry_row = |row: &mut Vec<u8>, deadline_ms| {
         row.clear();
         layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
     };
     if let Some(former_ms) = former_ms {
-        expiry_row(former_ms);
+        expiry_row(row, former_ms);
         out.delete(Family::Expiry, row);
     }
-    let mut expiry_row = |deadline_ms| {
-        row.clear();
-        layout::push_expiry_key(row, *home, mark.index_id, deadline_ms, key);
-    };
     if let Some(deadline_ms) = deadline_ms {
-        expiry_row(deadline_ms);
-        out.put(Family::Expiry, row, b"");
+        expiry_row(row, deadline_ms);
+        out.put_new(Family::Expiry, row, b"");
     }
 }
 

@@ -52,7 +52,7 @@ fn a_void_command_changes_nothing() {
     assert!(txn.is_void());
     assert_eq!(durable.space.take_missing(), [(0, b"k0"[..].into())]);
     let changes = durable.end(1);
-    let rows: Vec<_> = changes.iter().map(|(family, ..)| family).collect();
+    let rows: Vec<_> = changes.iter().map(|change| change.family).collect();
     assert_eq!(rows, [Family::Info]);
     assert_eq!(durable.contents().len(), 3);
     assert_eq!(durable.space.changes(), 0);

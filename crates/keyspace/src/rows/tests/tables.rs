@@ -123,8 +123,12 @@ fn an_entry_stores_each_row_once_as_it_is_in_the_end() {
         let eve = txn.row_of(b"users:eve").unwrap().unwrap();
         txn.kick_row(b"users:eve", &eve);
     });
-    let rows = changes.iter().filter(|it| it.0 == Family::Tables);
-    assert_eq!(rows.filter(|it| it.2.is_some()).count(), 2, "ada and bob");
+    let rows = changes.iter().filter(|it| it.family == Family::Tables);
+    assert_eq!(
+        rows.filter(|it| it.value.is_some()).count(),
+        2,
+        "ada and bob"
+    );
     let again = Durable::open(durable.store.clone());
     assert_eq!(again.space.table_rows(), durable.space.table_rows());
     durable.entry(4, 40, |txn| {
