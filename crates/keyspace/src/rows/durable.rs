@@ -60,6 +60,7 @@ pub(crate) struct Durable {
     pub missing: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
     /// Keys being loaded; see [`super::load::LoadRequest`].
     pub loading: BTreeMap<(u64, Box<[u8]>), u64>,
+    /// Begins somewhere else in every keyspace: what was asked for the one before may still come.
     pub tickets: u64,
     /// Big collections on their way into memory.
     pub becoming: Vec<Arc<WholeJob>>,
@@ -121,7 +122,7 @@ impl Keyspace {
             marked: Vec::new(),
             missing: RefCell::default(),
             loading: BTreeMap::new(),
-            tickets: 0,
+            tickets: seed >> 1,
             becoming: Vec::new(),
             shared: Arc::new(Shared::new(seed)),
         }));

@@ -158,3 +158,33 @@ fn memory_contents(space: &mut Keyspace) -> Contents {
     }
     contents
 }
+
+/// A region's keyspace is thrown away and opened again (its leader lost what it had not kept, or a snapshot was
+/// installed) while a reader is at rows for it.
+#[test]
+fn what_was_read_for_an_earlier_keyspace_is_not_taken_in() {
+    let mut durable = Durable::new();
+    let put = |value: &'static [u8]| {
+        move |txn: &mut Txn<'_>| drop(txn.put_string(b"k", value, crate::Expire::Clear))
+    };
+    durable.entry(1, 1, put(b"old"));
+    let open = |store: &Arc<MapStore>, seed| {
+        use super::RowSource;
+        let mut state = None;
+        let key = layout::state_key(HOME);
+        let found = &mut |value: &[u8]| state = Some(value.to_vec());
+        store.get(Family::Info, &key, Tier::All, found).unwrap();
+        Keyspace::durable(seed, HOME, state.as_deref(), store.clone()).unwrap()
+    };
+    let mut before = open(&durable.store, 5);
+    let request = before.load_request(0, b"k");
+    let loaded = load(&*durable.store, &request, Tier::All).unwrap();
+    durable.entry(2, 2, put(b"new"));
+    let mut after = open(&durable.store, 6);
+    let asked = after.load_request(0, b"k");
+    after.insert_loaded(request, loaded);
+    assert!(!after.is_resident(0, b"k"), "rows of then");
+    let loaded = load(&*durable.store, &asked, Tier::All).unwrap();
+    after.insert_loaded(asked, loaded);
+    assert!(after.is_resident(0, b"k"));
+}
