@@ -50,7 +50,8 @@ pub trait LogStore: Send + Sync {
     /// First and last index of a region's log; `None` if it has no entries.
     fn span(&self, region: u64) -> Option<(u64, u64)>;
 
-    /// Entries `low <= index < high`, at least one if there is one, then up to `max_bytes`.
+    /// Entries `low <= index < high`, at least one if there is one, then up to `max_bytes`. If that at `low` is
+    /// forgotten, perhaps while this is asked, it is no error: whoever had it forgotten knows.
     fn entries(
         &self,
         region: u64,

@@ -204,11 +204,11 @@ impl<F: FileSystem> LogStore for Log<F> {
         high: u64,
         max_bytes: usize,
     ) -> Result<Vec<Entry>, LogError> {
-        let Some((_, last)) = self.span(region) else {
+        let Some((first, last)) = self.span(region) else {
             return Ok(Vec::new());
         };
         let high = high.min(last.saturating_add(1));
-        if low >= high {
+        if low < first || low >= high {
             return Ok(Vec::new());
         }
         let corrupt = |what: String| LogError::Corrupt(format!("log of region {region}: {what}"));
@@ -223,11 +223,16 @@ impl<F: FileSystem> LogStore for Log<F> {
                 &mut entries,
             )
         }));
-        match read {
-            Ok(Ok(_)) => Ok(entries),
-            Ok(Err(error @ raft_engine::Error::Io(_))) => Err(LogError::Failed(error.to_string())),
-            Ok(Err(error)) => Err(corrupt(error.to_string())),
-            Err(panic) => Err(corrupt(panic_text(&*panic))),
+        let error = match read {
+            Ok(Ok(_)) => return Ok(entries),
+            Ok(Err(error @ raft_engine::Error::Io(_))) => LogError::Failed(error.to_string()),
+            Ok(Err(error)) => corrupt(error.to_string()),
+            Err(panic) => corrupt(panic_text(&*panic)),
+        };
+        match self.span(region) {
+            Some((first, last)) if first <= low && high <= last.saturating_add(1) => Err(error),
+            // Meanwhile its beginning was cut, or a new leader's shorter end was written.
+            _ => self.entries(region, low, high, max_bytes),
         }
     }
 

@@ -87,7 +87,7 @@ fn what_was_written_is_read_back() {
     assert_eq!(entries[4].data.len(), 20);
     assert_eq!(log.entries(1, 4, 8, 1).unwrap().len(), 1, "at least one");
     assert_eq!(log.entries(1, 9, 20, 1).unwrap().len(), 0);
-    assert!(matches!(log.entries(1, 2, 8, 1), Err(LogError::Corrupt(_))));
+    assert_eq!(log.entries(1, 2, 8, 1).unwrap().len(), 0, "forgotten");
     log.truncate(1, 9).unwrap();
     assert_eq!(log.span(1), None);
     assert_eq!(log.regions(), [1, 2], "its hard state is there");
