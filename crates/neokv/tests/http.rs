@@ -209,6 +209,41 @@ fn pages_and_what_is_none() {
 }
 
 #[test]
+fn clients_that_say_nothing_do_not_keep_others_out() {
+    let (folder, http) = (Folder::new(), free_port());
+    let node = start(&folder, http, &[]);
+    // More than there is room for, and some have begun a word.
+    let script = "import resource, socket, sys, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+idle = [socket.create_connection(('127.0.0.1', int(sys.argv[1])), 30) for _ in range(1100)]
+[it.send(b'PRI') for it in idle[::3]]
+print('open', flush=True)
+time.sleep(600)";
+    let mut idle = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "python3", "-c", script])
+        .arg(http.to_string())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 5];
+    idle.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"open\n");
+    let mut stream = TcpStream::connect(("127.0.0.1", http)).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    let _ = idle.kill();
+    let _ = idle.wait();
+    assert!(node.terminate());
+}
+
+#[test]
 fn a_port_that_is_taken() {
     let folder = Folder::new();
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();

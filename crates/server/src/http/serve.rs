@@ -34,6 +34,10 @@ const CALLS: u32 = 256;
 /// Of all headers of a call.
 const HEADER_BYTES: u32 = 16 * 1024;
 const HEADER_TIME: Duration = Duration::from_secs(10);
+/// How HTTP/2 begins.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// For a client to say which of the two it speaks: the library waits for that without limit, and there is room for so many clients only.
+const FIRST_WORD_TIME: Duration = Duration::from_secs(5);
 /// A client from whom nothing is heard is asked whether it is there.
 const ASK_AFTER: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -105,14 +109,37 @@ async fn accept(
             let site = site.clone();
             async move { Ok::<_, Infallible>(site.answer(request, peer).await) }
         });
-        let connection = server.serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection.into_owned());
+        // Who has said nothing yet is no reason to wait when the node stops.
+        let (server, graceful) = (server.clone(), Arc::downgrade(&graceful));
         tokio::spawn(async move {
-            // What a client breaks off is its own affair.
-            let _ = connection.await;
+            if has_begun(&stream).await
+                && let Some(watcher) = graceful.upgrade().map(|it| it.watcher())
+            {
+                let connection = server.serve_connection(TokioIo::new(stream), service);
+                // What a client breaks off is its own affair.
+                let _ = watcher.watch(connection.into_owned()).await;
+            }
             drop(permit);
         });
     }
+}
+
+/// Whether a client has said, in time, enough to tell which HTTP it speaks.
+async fn has_begun(stream: &TcpStream) -> bool {
+    let heard = async {
+        let mut first = [0; PREFACE.len()];
+        loop {
+            let count = stream.peek(&mut first).await.unwrap_or(0);
+            let said = first.get(..count).unwrap_or_default();
+            match count {
+                0 => return false,
+                _ if count == PREFACE.len() || !PREFACE.starts_with(said) => return true,
+                // More of it comes; what is there would be seen again at once.
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(FIRST_WORD_TIME, heard).await == Ok(true)
 }
 
 fn prepare(shared: &Shared, stream: &TcpStream) {
