@@ -200,6 +200,10 @@ fn a_drop_that_is_cut_off_leaves_the_table_closed_and_whole() {
     assert!(is_shown_closed(client));
     let refused = try_call::<i64>(client, "HINCRBY users:w0 age 1").unwrap_err();
     assert!(refused.to_string().contains("ROW.TABLE OPEN"), "{refused}");
+    for line in ["DEL users:w0", "DEL plain users:w0", "UNLINK users:w1"] {
+        let refused = try_call::<i64>(client, line).expect_err(line);
+        assert!(is_closed(&refused), "{line}: {refused}");
+    }
     let field = ["ADDFIELD", "users", "more:int64"];
     let added: Result<String, _> = redis::cmd("ROW.TABLE").arg(&field).query(client);
     assert!(added.unwrap_err().to_string().contains("is closed"));

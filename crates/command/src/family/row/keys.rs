@@ -3,14 +3,19 @@
 use base::Refusal;
 use keyspace::{RowRef, Txn, View};
 use resp::{Args, Reply};
+use table::Cause;
 use table::entry::{Ask, Op};
 
-use super::change;
 use super::single::is_present;
+use super::{change, unanswered};
 
 /// Looks at all rows before the first key goes: a row that cannot be deleted now keeps all of them.
 pub fn del(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     count(txn, args, |_, _| false)?;
+    let is_closed = |key| matches!(txn.row_of(key), Some(Ok(row)) if row.table.closed);
+    if args.iter_from(1).any(is_closed) {
+        return Err(unanswered(Cause::Closed));
+    }
     let mut removed = 0;
     for key in args.iter_from(1) {
         if !is_row(txn, key) {
