@@ -10,6 +10,8 @@
 //! one that is in the cache is shown from there, wherever it goes meanwhile. The other way round, a row that is written back and kicked in between
 //! would be in neither.
 //!
+//! A page ends after so many rows, or so many bytes ([`PAGE_BYTES`]): rows may have a megabyte each.
+//!
 //! One region's rows only. Who walks through several asks each for its own slots.
 
 use std::collections::BTreeMap;
@@ -17,6 +19,9 @@ use std::sync::Arc;
 
 use crate::rows::{Rows, State};
 use crate::value::Value;
+
+/// With so many bytes a page is full, and the same of what SQL gives for it; one row may be more.
+pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A row as a scan shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,15 +55,20 @@ impl Overlay {
         let schema = rows.table(table)?;
         let limit = limit.max(1);
         let mut left = rows.range(table, after);
-        let some = left.by_ref().take(limit).map(|(key, row)| {
+        let mut bytes = 0;
+        let mut cached = BTreeMap::new();
+        while cached.len() < limit
+            && bytes < PAGE_BYTES
+            && let Some((key, row)) = left.next()
+        {
+            bytes += key.len() + row.image.size();
             let shown = (row.state == State::Present).then(|| Scanned {
                 key: key.clone(),
                 version: row.image.version,
                 values: row.image.values(schema),
             });
-            (key.clone(), shown)
-        });
-        let cached: BTreeMap<_, _> = some.collect();
+            cached.insert(key.clone(), shown);
+        }
         let last = cached.last_key_value().map(|(key, _)| key.clone());
         Some(Overlay {
             limit,
@@ -72,9 +82,8 @@ impl Overlay {
         self.limit
     }
 
-    /// `sql`: what it had. Fewer than [`Overlay::limit`] means that there are no more.
-    pub fn page(mut self, sql: Vec<Scanned>) -> Page {
-        let more = sql.len() >= self.limit;
+    /// `sql`: what it had, and whether there may be more behind that.
+    pub fn page(mut self, sql: Vec<Scanned>, more: bool) -> Page {
         let last = sql.last().filter(|_| more).map(|row| row.key.clone());
         let next = match (self.upto.take(), last) {
             (Some(cache), Some(sql)) => Some(cache.min(sql)),

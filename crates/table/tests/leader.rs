@@ -682,8 +682,9 @@ fn a_scan_shows_each_row_once() {
         loop {
             let overlay = Overlay::new(&desk.rows, 1, after.as_deref(), limit).unwrap();
             let later = |row: &&Scanned| after.as_ref().is_none_or(|after| row.key > *after);
-            let some = sql.iter().filter(later).take(overlay.limit()).cloned();
-            let page = overlay.page(some.collect());
+            let mut left = sql.iter().filter(later).cloned();
+            let some: Vec<Scanned> = left.by_ref().take(overlay.limit()).collect();
+            let page = overlay.page(some, left.next().is_some());
             shown.extend(page.rows.into_iter().map(|row| (row.key, row.version)));
             after = page.next;
             if after.is_none() {

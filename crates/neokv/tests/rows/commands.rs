@@ -284,3 +284,50 @@ fn a_walk_shows_every_row_once_wherever_it_is() {
         assert_eq!(seen, expected);
     }
 }
+
+#[test]
+fn a_page_of_a_walk_is_no_larger_than_it_should_be_however_large_the_rows() {
+    let rows = Rows::start(Backend::sqlite());
+    let client = &mut rows.client();
+    const ROWS: usize = 48;
+    const LONG: usize = 900_000;
+    for n in 0..ROWS {
+        let name = n.to_string().repeat(LONG)[..LONG].to_owned();
+        let set = redis::cmd("HSET")
+            .arg(format!("users:{{one}}{n:02}"))
+            .arg(&["name", &name])
+            .query::<i64>(client);
+        assert_eq!(set.unwrap(), 1);
+    }
+    rows.drain();
+    // From the cache, then from SQL, then some from either.
+    for round in 0..3 {
+        for n in 0..ROWS {
+            let key = format!("users:{{one}}{n:02}");
+            match round {
+                1 => assert_eq!(text(client, &format!("ROW.KICK {key}")), "OK"),
+                2 if n % 2 == 0 => assert_eq!(call::<i64>(client, &format!("EXISTS {key}")), 1),
+                _ => {}
+            }
+        }
+        let (mut cursor, mut seen, mut largest) = (String::from("0"), Vec::new(), 0);
+        loop {
+            let (next, page): (String, Vec<(String, i64, Vec<String>)>) = redis::cmd("ROW.SCAN")
+                .arg(&["users", &cursor, "COUNT", "10000", "FIELDS", "1", "name"])
+                .query(client)
+                .unwrap();
+            largest = largest.max(page.iter().map(|row| row.2[1].len()).sum());
+            seen.extend(page.into_iter().map(|row| row.0));
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+        let expected: Vec<String> = (0..ROWS).map(|n| format!("{{one}}{n:02}")).collect();
+        assert_eq!(seen, expected, "round {round}");
+        assert!(
+            largest < 10 << 20,
+            "round {round}: a page of {largest} bytes"
+        );
+    }
+}

@@ -260,7 +260,7 @@ async fn page(
             Fault::Unfit(why) => format!("ERR the table in SQL cannot be used: {why}"),
         })
     })?;
-    Ok(overlay.page(found.rows))
+    Ok(overlay.page(found.rows, found.more))
 }
 
 fn show(reply: &mut Reply, next: &str, page: &Page, shown: &[(usize, &Field)]) {

@@ -52,8 +52,10 @@ pub struct SqlConfig {
 /// Rows of a scan, deleted ones included, with their negative version.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scan {
-    /// As many as asked for, unless there are no more.
+    /// As many as asked for, unless they are large or there are no more.
     pub rows: Vec<table::scan::Scanned>,
+    /// Behind the last of these.
+    pub more: bool,
     /// Rows on the way that no client can name or that hold what no table of ours holds: put there by somebody else, and left out.
     pub skipped: usize,
 }
@@ -126,7 +128,7 @@ impl Sql {
         });
     }
 
-    /// `limit` rows of `slots` behind `after`, in the order of their keys' bytes; fewer at the end only.
+    /// `limit` rows of `slots` behind `after`, in the order of their keys' bytes; fewer at the end, or if they are large.
     pub fn scan(
         &self,
         table: Arc<Table>,

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use sqldb::{Database, Error, Flushed, Limits, Loaded};
 use table::entry::Found;
 use table::leader::{Fault, Flush, Read, Wrote};
-use table::{Image, Table};
+use table::scan::PAGE_BYTES;
+use table::{Image, Table, Value};
 use tokio::sync::Semaphore;
 
 use super::{Counters, Scan, Shape, SqlConfig};
@@ -17,8 +18,9 @@ use crate::shared::now_ms;
 
 /// Statements of one call, at the most: a flush that finds a bad row halves its batch a few times.
 const STATEMENTS_OF_A_CALL: u32 = 8;
-/// Rows of one SELECT of a scan.
-const SCAN_ROWS: usize = 1000;
+/// Rows of the first SELECT of a page, and of any: what they hold is known afterwards only.
+const SCAN_ROWS_FIRST: usize = 100;
+const SCAN_ROWS: usize = 256;
 
 pub struct Backend {
     name: String,
@@ -151,16 +153,23 @@ impl Backend {
         self.watched(self.patience(), async {
             let database = self.database()?;
             let mut scan = Scan::default();
-            // More than once only if rows had to be left out.
-            while scan.rows.len() < limit {
-                let some = (limit - scan.rows.len()).min(SCAN_ROWS);
+            let mut bytes = 0;
+            loop {
+                let some = scan_rows(limit - scan.rows.len(), scan.rows.len(), bytes);
                 let slots = Some(slots.clone());
                 let page = database.scan(table, after.as_deref(), some, slots).await;
                 let page = page.map_err(fault)?;
                 scan.skipped += page.skipped;
+                scan.more = page.next.is_some();
                 for row in page.rows {
+                    if bytes >= PAGE_BYTES {
+                        scan.more = true;
+                        return Ok(scan);
+                    }
                     match row.row {
                         Loaded::Found { version, values } => {
+                            let size: usize = values.iter().map(Value::size).sum();
+                            bytes += row.key.len() + size;
                             let key = row.key.into();
                             let row = table::scan::Scanned {
                                 key,
@@ -172,12 +181,12 @@ impl Backend {
                         Loaded::Missing | Loaded::Unreadable { .. } => scan.skipped += 1,
                     }
                 }
+                let is_full = scan.rows.len() >= limit || bytes >= PAGE_BYTES;
                 match page.next {
-                    Some(next) => after = Some(next.into()),
-                    None => break,
+                    Some(next) if !is_full => after = Some(next.into()),
+                    _ => break Ok(scan),
                 }
             }
-            Ok(scan)
         })
         .await
     }
@@ -259,6 +268,15 @@ impl Drop for Open<'_> {
 
 fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+/// Rows of the next SELECT of a page, of which `left` are wanted: as many as fit if they are like the `had` before.
+fn scan_rows(left: usize, had: usize, bytes: usize) -> usize {
+    let fit = match had {
+        0 => SCAN_ROWS_FIRST,
+        had => PAGE_BYTES.saturating_sub(bytes) / (bytes / had).max(1) + 1,
+    };
+    left.min(fit).clamp(1, SCAN_ROWS)
 }
 
 fn fault(error: Error) -> Fault {

@@ -85,10 +85,10 @@ fn rows_go_there_and_come_back() {
 
     let scan = wait(|done| sql.scan(table.clone(), None, 2, 0..=16383, done)).unwrap();
     let keys: Vec<&str> = scan.rows.iter().map(|row| &*row.key).collect();
-    assert_eq!(keys, ["a", "b"]);
+    assert_eq!((keys, scan.more), (vec!["a", "b"], true));
     let after = Some("b".into());
     let scan = wait(|done| sql.scan(table.clone(), after, 2, 5..=5, done)).unwrap();
-    assert_eq!((scan.rows.len(), scan.skipped), (1, 0));
+    assert_eq!((scan.rows.len(), scan.skipped, scan.more), (1, 0, false));
 
     let backend = sql.backend("main").unwrap();
     let counters = &backend.counters;
