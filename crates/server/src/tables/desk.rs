@@ -8,12 +8,14 @@
 //!
 //! The one idea: a desk belongs to one term. It is opened when the replica leads and has applied an entry of its term, and closed with
 //! everything on it when that is over; whoever waited looks again. What decides is `table::Leader`; here it meets threads.
+//! A term may have several desks, one after the other (memory was put back to what the store has): what SQL says is for the one that asked.
 //!
 //! **Invariants.** Proposals enter the log of this term, once and in order. A batch is proposed only when every row it names is cached and no entry
 //! on its way lets one go, so applying it never has to wait for SQL. Nothing is tended while memory is ahead of the log.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use table::entry::{Entry, Found};
@@ -34,6 +36,8 @@ const IDLE: Duration = Duration::from_millis(100);
 
 pub struct Desk {
     pub(super) leader: Leader,
+    /// No other of this process has it: statements of each are counted from 0.
+    number: u64,
     term: u64,
     follow: Follow,
     /// For the next entry of the log.
@@ -52,7 +56,8 @@ pub struct Desk {
 /// What the database said, on its way to the core that asked.
 pub struct Word {
     region: RegionId,
-    term: u64,
+    /// The one that asked.
+    desk: u64,
     number: u64,
     said: Said,
 }
@@ -71,7 +76,7 @@ struct Todo {
     closed: Vec<u64>,
     /// There is something for the next entry, or what waited for it may go now.
     composes: bool,
-    term: u64,
+    desk: u64,
 }
 
 impl Desk {
@@ -82,8 +87,10 @@ impl Desk {
     }
 
     fn new(leader: Leader, term: u64) -> Desk {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         Desk {
             leader,
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
             term,
             follow: Follow::default(),
             proposals: VecDeque::new(),
@@ -267,7 +274,7 @@ impl Core {
         }
         let out = &mut desk.out;
         desk.leader.turn(rows, now_ms, out);
-        todo.term = desk.term;
+        todo.desk = desk.number;
         todo.actions = desk.sort_actions();
         todo.batches = desk.take_behind(!applied.is_empty());
         todo.composes |= desk.has_proposals();
@@ -285,7 +292,7 @@ impl Core {
                 .deliver(ticket, Answer::Table(Some(End::Ready)));
         }
         for action in todo.actions {
-            self.act(id, todo.term, action);
+            self.act(id, todo.desk, action);
         }
         if todo.composes {
             let mut turns = self.turns.borrow_mut();
@@ -300,13 +307,13 @@ impl Core {
         }
     }
 
-    fn act(self: &Rc<Self>, region: RegionId, term: u64, action: Action) {
+    fn act(self: &Rc<Self>, region: RegionId, desk: u64, action: Action) {
         let (core, shared) = (self.id, self.shared.clone());
         let tell = move |number, said| {
             if let Some(mailbox) = shared.mailboxes.get(core) {
                 mailbox.send(Message::Table(Box::new(Word {
                     region,
-                    term,
+                    desk,
                     number,
                     said,
                 })));
@@ -358,8 +365,8 @@ impl Core {
             let (Some(desk), Some(rows)) = (desk, rows) else {
                 return;
             };
-            if desk.term != word.term {
-                return; // of an office that is over
+            if desk.number != word.desk {
+                return; // asked by one that is closed
             }
             let (now_ms, out) = (self.now_ms(), &mut desk.out);
             let leader = &mut desk.leader;
