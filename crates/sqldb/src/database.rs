@@ -9,7 +9,7 @@ use table::{Field, Table};
 use crate::adopt::Column;
 use crate::conn::Target;
 use crate::error::{Error, Fault};
-use crate::flush::{Flush, Flushed};
+use crate::flush::{Flush, Flushed, Meant};
 use crate::load::Loaded;
 use crate::pool::Pool;
 use crate::scan::Page;
@@ -129,10 +129,20 @@ impl Database {
     /// Writes rows, each if the database has the version it expects: what became of each, in their order.
     /// After an error some may have been written; the same call again answers `Already` for these.
     pub async fn flush(&self, table: &Table, rows: &[Flush]) -> Result<Vec<Flushed>, Error> {
+        self.flush_if(table, rows, &|| true).await
+    }
+
+    /// The same, as long as the table there is the one that is meant: asked while it is locked, so that it cannot go any more.
+    pub async fn flush_if(
+        &self,
+        table: &Table,
+        rows: &[Flush],
+        is_meant: Meant<'_>,
+    ) -> Result<Vec<Flushed>, Error> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        with_conn!(self, conn => crate::flush::flush(self, conn, table, rows))
+        with_conn!(self, conn => crate::flush::flush(self, conn, table, rows, is_meant))
     }
 
     /// Up to `limit` rows after `after` in the order of their keys' bytes, deleted ones included; of `slots` only, if given.

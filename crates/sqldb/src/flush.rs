@@ -3,6 +3,7 @@
 //! ```text
 //!   BEGIN
 //!   SELECT key, version … FOR UPDATE        what is there, held until the end, in the order of keys
+//!       the table is another by now         -> Unfit, nothing is written
 //!       the version itself                  -> Already
 //!       not in low..=high                   -> Conflict, untouched
 //!       absent                              -> INSERT            fails if somebody inserted meanwhile: all again
@@ -14,7 +15,8 @@
 //! `Refused`: n rows with one bad among them cost about 2 log n transactions, once.
 //!
 //! What makes it safe to do any of this twice, late, or from two nodes: all that is written is decided by what
-//! the database has *while it is locked*, never by what a node remembers.
+//! the database has *while it is locked*, never by what a node remembers. Versions tell nothing about a table that was dropped and made anew
+//! under its name, so the caller says whether it is still the one that is meant ([`Meant`]); asked when the lock keeps it from going.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +26,9 @@ use crate::conn::{Cell, Conn, Want};
 use crate::database::{Database, Limits};
 use crate::error::Fault;
 use crate::statement::Names;
+
+/// Whether the table of this name is still the one the rows are of.
+pub type Meant<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A row to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,6 +102,7 @@ pub(crate) async fn flush(
     conn: &mut Conn,
     table: &Table,
     rows: &[Flush],
+    is_meant: Meant<'_>,
 ) -> Result<Vec<Flushed>, Fault> {
     let names = Names::of(database.pool.target.dialect(), table)?;
     let mut outcomes: Vec<Option<Flushed>> = rows
@@ -112,7 +118,7 @@ pub(crate) async fn flush(
         (&a.key, a.version.unsigned_abs()).cmp(&(&b.key, b.version.unsigned_abs()))
     });
     for batch in batches(&sorted, &database.limits, &names, table) {
-        settle(conn, &names, batch, &mut outcomes).await?;
+        settle(conn, &names, batch, is_meant, &mut outcomes).await?;
     }
     let missing = || Flushed::Refused {
         why: "never tried".into(), // every row is in a batch or has a flaw
@@ -157,13 +163,14 @@ async fn settle(
     conn: &mut Conn,
     names: &Names,
     batch: &[(usize, &Flush)],
+    is_meant: Meant<'_>,
     outcomes: &mut [Option<Flushed>],
 ) -> Result<(), Fault> {
     // With each part, whether it has met a taken value before: the first time it may have been a race with another writer.
     let mut open = vec![(batch, false)];
     while let Some((part, met)) = open.pop() {
         let rows: Vec<&Flush> = part.iter().map(|(_, row)| *row).collect();
-        match transact(conn, names, &rows).await {
+        match transact(conn, names, &rows, is_meant).await {
             Ok(decided) => {
                 for ((at, _), outcome) in part.iter().zip(decided) {
                     if let Some(place) = outcomes.get_mut(*at) {
@@ -194,7 +201,12 @@ async fn settle(
 }
 
 /// One transaction for all of these.
-async fn transact(conn: &mut Conn, names: &Names, rows: &[&Flush]) -> Result<Vec<Flushed>, Fault> {
+async fn transact(
+    conn: &mut Conn,
+    names: &Names,
+    rows: &[&Flush],
+    is_meant: Meant<'_>,
+) -> Result<Vec<Flushed>, Fault> {
     conn.say(names.dialect.begin()).await?;
     let (sql, params) = names.lock(rows.iter().map(|row| row.key.as_str()));
     let mut there = BTreeMap::new();
@@ -203,6 +215,10 @@ async fn transact(conn: &mut Conn, names: &Names, rows: &[&Flush]) -> Result<Vec
         if let (Some(Cell::Text(key)), Some(Cell::Int(version))) = (cells.next(), cells.next()) {
             there.insert(key, version);
         }
+    }
+    if !is_meant() {
+        let why = "the table, or a field of it, was dropped meanwhile".into();
+        return Err(Fault::Unfit(why)); // the connection is closed, and the transaction with it
     }
     let mut absent = Vec::new();
     let mut older = Vec::new();

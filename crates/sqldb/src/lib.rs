@@ -41,6 +41,6 @@ mod wire;
 
 pub use database::{Database, Limits};
 pub use error::Error;
-pub use flush::{Flush, Flushed};
+pub use flush::{Flush, Flushed, Meant};
 pub use load::Loaded;
 pub use scan::{Page, Scanned};

@@ -68,8 +68,8 @@ pub(crate) fn sort(error: &dyn DatabaseError) -> Sort {
         "57P01" | "57P02" | "57P03" | "25P03" => return Sort::Lost,
         // "cannot execute in a read-only transaction": a standby, until it is promoted
         "25006" => return Sort::Transient,
-        // a cached plan of a table that has changed: a new connection makes a new one
-        "0A000" => return Sort::Transient,
+        // a cached plan of a table that has changed: a new connection makes a new one, the others have the same
+        "0A000" => return Sort::Lost,
         _ => {}
     }
     match code.get(..2).unwrap_or_default() {

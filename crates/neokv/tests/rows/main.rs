@@ -16,4 +16,5 @@ mod durable;
 mod kick;
 mod limits;
 mod outage;
+mod remade;
 mod sql;

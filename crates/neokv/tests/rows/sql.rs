@@ -1,7 +1,8 @@
 //! A server with a table `users`, and what its database has.
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,6 +169,62 @@ impl Sql {
             _ => Some((version, 0)),
         }
     }
+}
+
+/// A transaction of somebody else in PostgreSQL, open until this is dropped.
+pub struct Lock {
+    child: Child,
+    url: String,
+}
+
+impl Lock {
+    /// Back when the statement is done.
+    pub fn take(rows: &Rows, statement: &str) -> Lock {
+        let url = rows.backend.url.clone();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "psql", "-q", &url]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut child = child.expect("setpriv, psql");
+        let stdin = child.stdin.as_mut().expect("its input");
+        writeln!(stdin, "BEGIN; {statement};").expect("psql listens");
+        let lock = Lock { child, url };
+        let granted = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+             WHERE l.granted AND c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace";
+        until("it is locked", || lock.ask(granted) > 0);
+        lock
+    }
+
+    /// Until somebody waits for it.
+    pub fn until_waited_for(&self) {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        until("somebody waits for the lock", || self.ask(waits) > 0);
+    }
+
+    fn ask(&self, question: &str) -> i64 {
+        let asked = Command::new("psql")
+            .args(["-qAtc", question, &self.url])
+            .output();
+        let said = String::from_utf8(asked.expect("psql").stdout).expect("a number");
+        said.trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{question}: {said}"))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A number of `ROW.TABLE STATUS`.
+pub fn number(client: &mut Connection, name: &str) -> i64 {
+    let status: Vec<(String, redis::Value)> =
+        redis::cmd("ROW.TABLE").arg("STATUS").query(client).unwrap();
+    let found = status.into_iter().find(|it| it.0 == name);
+    let found = found.unwrap_or_else(|| panic!("no {name}"));
+    redis::from_redis_value(found.1).unwrap()
 }
 
 /// Waits for something, or says what it waited for.

@@ -176,6 +176,15 @@ impl Catalogue {
         Ok(next)
     }
 
+    /// Whether the table, or a field it has, is gone: whatever has its name in SQL by now is something else.
+    pub fn has_dropped(&self, table: &Table) -> bool {
+        let lacks = |known: &Arc<Table>| {
+            let mut fields = table.fields.iter();
+            known.epoch > table.epoch && fields.any(|it| known.field_by_id(it.id).is_none())
+        };
+        self.dropped.contains(&table.id) || self.tables.get(&table.id).is_some_and(lacks)
+    }
+
     fn after(&self) -> Catalogue {
         let mut next = self.clone();
         next.version += 1;
@@ -272,6 +281,10 @@ mod tests {
         assert_eq!(three.named(b"users").unwrap().fields.len(), 2);
         let gone = three.drop("users").unwrap();
         assert_eq!(gone.dropped, [1].into());
+        assert!(!two.has_dropped(&users) && !one.has_dropped(&users));
+        assert!(three.has_dropped(&users), "a field of it");
+        let last = three.named(b"users").unwrap();
+        assert!(!three.has_dropped(last) && gone.has_dropped(last));
         assert!(gone.named(b"users").is_none());
         let (again, users) = gone.create(wanted("users")).unwrap();
         assert_eq!((users.id, again.version), (2, 5), "ids are used once");

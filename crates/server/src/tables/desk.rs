@@ -21,7 +21,7 @@ use std::time::Duration;
 use table::entry::{Entry, Found};
 use table::leader::{Action, End, Fault, Leader, Numbers, Read, Wrote};
 use table::rows::{Applied, What};
-use table::{Departing, RowId, Rows};
+use table::{Departing, RowId, Rows, Table};
 
 use super::follow::Follow;
 use crate::cores::{Answer, BatchBox, Core, Message, Region, RegionId};
@@ -335,7 +335,10 @@ impl Core {
                 rows,
             } => {
                 let done = move |result| tell(number, Said::Flushed(result));
-                self.shared.sql.flush(table, rows, Box::new(done));
+                let known = self.shared.clone();
+                let is_meant = move |table: &Table| !known.catalogue.load().has_dropped(table);
+                let sql = &self.shared.sql;
+                sql.flush(table, rows, Box::new(is_meant), Box::new(done));
             }
             Action::Done { ticket, end } => {
                 let answer = Answer::Table(Some(end));

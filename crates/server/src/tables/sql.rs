@@ -38,6 +38,8 @@ pub use counters::{BOUNDS_US, Counters, Histogram, Last, OfTable};
 const CALLS_MAX: usize = 16 * 1024;
 
 pub type Done<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
+/// Whether the table in SQL is still the one that is meant; see [`sqldb::Meant`].
+pub type IsMeant = Box<dyn Fn(&Table) -> bool + Send + Sync>;
 
 /// Where the databases are and what they may cost. Fixed when the node starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,9 +124,15 @@ impl Sql {
     }
 
     /// What became of each row, in their order.
-    pub fn flush(&self, table: Arc<Table>, rows: Vec<Flush>, done: Done<Vec<Wrote>>) {
+    pub fn flush(
+        &self,
+        table: Arc<Table>,
+        rows: Vec<Flush>,
+        is_meant: IsMeant,
+        done: Done<Vec<Wrote>>,
+    ) {
         self.call(table, done, |backend, table| async move {
-            backend.flush(&table, rows).await
+            backend.flush(&table, rows, &|| is_meant(&table)).await
         });
     }
 

@@ -7,6 +7,9 @@
 //!   drained ──► closed in every log ──► drained ──► gone
 //!                                          └─ SQL is away ──► open
 //! ```
+//!
+//! One that goes with its SQL table is closed first, too: its name is nobody else's until SQL has let it go. Or somebody could make a table
+//! over the SQL table that is about to go, and lose what he writes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -37,7 +40,15 @@ pub fn create<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut R
         only_durable(&shared)?;
         let (wanted, adopt) = wanted(&shared, args)?;
         // Refused before SQL hears of it, if it can be.
-        let (_, table) = shared.known_tables().await.create(wanted.clone())?;
+        let known = shared.known_tables().await;
+        let (_, table) = known.create(wanted.clone())?;
+        if !known.dropped.is_empty() {
+            // Who leads has heard what is gone: no statement for that reaches what is made now under its name.
+            let followed = follow_all(session, now_ms() + FOLLOW_MS).await;
+            followed.map_err(|refusal| {
+                Refusal::text_of(format!("ERR nothing was changed: {refusal}"))
+            })?;
+        }
         let shape = match adopt {
             true => Shape::Check,
             false => Shape::Create,
@@ -213,9 +224,14 @@ pub fn drop_table<'a>(
         if keep_sql {
             change_keeping_sql(session, &table, drop).await?;
         } else {
+            let close = |known: &Catalogue| {
+                is_meant(known, &table)?;
+                Ok(known.close(name)?.0)
+            };
+            change(session, close).await?;
+            let shaped = shared.sql.reshape(Arc::clone(&table), Shape::Drop).await;
             change(session, drop).await?;
             let what = format!("the table is dropped, but '{}' in SQL", table.sql_name);
-            let shaped = shared.sql.reshape(Arc::clone(&table), Shape::Drop).await;
             shaped.map_err(|fault| left_in_sql(&what, fault))?;
         }
         reply.ok();

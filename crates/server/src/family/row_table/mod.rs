@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!   CREATE, ADDFIELD      SQL first, then the catalogue: a column is there before anybody writes it
-//!   DROPFIELD, DROP       the catalogue first, then SQL: nobody writes a column that is gone
+//!   DROPFIELD             the catalogue first, then SQL: nobody writes a column that is gone
+//!   DROP                  closed, then SQL, then the catalogue: nobody has its name before it is gone
 //!   … KEEPSQL             closed, drained, then the catalogue: SQL has all that was acknowledged
 //! ```
 //!

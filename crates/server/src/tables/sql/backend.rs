@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use sqldb::{Database, Error, Flushed, Limits, Loaded};
+use sqldb::{Database, Error, Flushed, Limits, Loaded, Meant};
 use table::entry::Found;
 use table::leader::{Fault, Flush, Read, Wrote};
 use table::scan::PAGE_BYTES;
@@ -102,13 +102,18 @@ impl Backend {
         Ok(loaded.into_iter().map(read).collect())
     }
 
-    pub(super) async fn flush(&self, table: &Table, rows: Vec<Flush>) -> Result<Vec<Wrote>, Fault> {
+    pub(super) async fn flush(
+        &self,
+        table: &Table,
+        rows: Vec<Flush>,
+        is_meant: Meant<'_>,
+    ) -> Result<Vec<Wrote>, Fault> {
         let rows: Vec<sqldb::Flush> = rows.into_iter().map(outgoing).collect();
         // Waiting for others' flushes is no fault of the database: it has a time of its own.
         let written = self.watched(self.patience() * 2, async {
             let _turn = self.flushes.acquire().await;
             let began = Instant::now();
-            let written = self.database()?.flush(table, &rows).await;
+            let written = self.database()?.flush_if(table, &rows, is_meant).await;
             written.map(|written| (written, began)).map_err(fault)
         });
         let (written, began) = self.faulty(table, written.await)?;

@@ -64,14 +64,23 @@ fn rows_go_there_and_come_back() {
         flush("b", 1, 0, 2),
         flush("c", 3, 0, 3),
     ];
-    let wrote = wait(|done| sql.flush(table.clone(), rows.clone(), done)).unwrap();
+    let wait_flush = |rows: &[Flush], is_meant: fn(&Table) -> bool| {
+        let (table, rows) = (table.clone(), rows.to_vec());
+        wait(|done| sql.flush(table, rows, Box::new(is_meant), done))
+    };
+    let wrote = wait_flush(&rows, |_| false);
+    assert!(
+        matches!(&wrote, Err(Fault::Unfit(why)) if why.contains("dropped meanwhile")),
+        "{wrote:?}"
+    );
+    let wrote = wait_flush(&rows, |_| true).unwrap();
     assert_eq!(wrote, [Wrote::Written, Wrote::Written, Wrote::Written]);
     let again = vec![
         flush("a", 1, 0, 1),
         flush("c", 3, 1, 3),
         flush("b", 5, 4, 0),
     ];
-    let wrote = wait(|done| sql.flush(table.clone(), again, done)).unwrap();
+    let wrote = wait_flush(&again, |_| true).unwrap();
     let conflict = Wrote::Conflict { sql_version: 1 };
     assert_eq!(wrote, [Wrote::Already, Wrote::Already, conflict]);
 
@@ -100,14 +109,9 @@ fn rows_go_there_and_come_back() {
         (of.loads, of.loaded_rows, of.flushes, of.flushed_rows),
         (1, 2, 2, 5)
     );
-    assert_eq!(counters.unfit_faults.load(Ordering::Relaxed), 1);
-    assert!(
-        counters
-            .last_fault()
-            .unwrap()
-            .why
-            .contains("no table users")
-    );
+    assert_eq!(counters.unfit_faults.load(Ordering::Relaxed), 2);
+    let last = counters.last_fault().unwrap();
+    assert!(last.why.contains("dropped meanwhile"), "{}", last.why);
     assert_eq!((sql.calls(), counters.open.load(Ordering::Relaxed)), (0, 0));
     assert!(backend.statements() > 0);
     sql.stop();
