@@ -5,6 +5,7 @@ mod trio;
 #[path = "transcript/wire.rs"]
 mod wire;
 
+use std::process::Command;
 use std::time::Duration;
 
 use rowapi::table_client::TableClient;
@@ -113,6 +114,61 @@ fn a_scan_has_every_row_once_whoever_is_asked() {
             found.sort();
             assert_eq!(found, expected, "asked node {node}");
         }
+    });
+}
+
+/// `neokv ctl` of node 0.
+fn ctl(trio: &Trio, words: &str) -> Option<serde_json::Value> {
+    let peer = format!("{}:{}", trio.host(0), trio::PORT + 10_000);
+    let output = Command::new(env!("CARGO_BIN_EXE_neokv"))
+        .arg("ctl")
+        .args(words.split(' '))
+        .args(["--json", "--peer", &peer])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let done = output.status.success();
+    done.then(|| serde_json::from_str(&text).unwrap_or_default())
+}
+
+fn leader(trio: &Trio, region: usize) -> Option<u64> {
+    ctl(trio, &format!("region {region}"))?["leader_node"].as_u64()
+}
+
+#[test]
+fn a_scan_has_every_row_once_while_leaders_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trio, _) = cluster(&folder);
+    run(async {
+        let client = Client::new((0..3).map(|node| http(&trio, node))).unwrap();
+        let users = client.with_timeout(Duration::from_secs(20)).table("users");
+        let mut expected = keys();
+        expected.sort();
+        for key in &expected {
+            users.set(key, [("age", 1)]).await.unwrap();
+        }
+        for key in expected.iter().step_by(2) {
+            users.wait_sql(key, None).await.unwrap();
+            users.kick(key).await.unwrap();
+        }
+        let mut scan = users.scan().pages_of(2);
+        let (mut found, mut regions) = (Vec::new(), 1..=6);
+        while let Some(page) = scan.next_page().await.unwrap() {
+            found.extend(page.into_iter().map(|row| row.key));
+            // Regions come in the order of the walk: those behind it, and before it.
+            let Some(region) = regions.next() else {
+                continue;
+            };
+            let old = leader(&trio, region);
+            trio.until("another leads", |trio| {
+                let old = old.unwrap_or_default();
+                let _ = ctl(trio, &format!("transfer-leader {region} {}", old % 3 + 1));
+                leader(trio, region).is_some_and(|it| it != old)
+            });
+        }
+        assert!(regions.next().is_none(), "all of them have moved");
+        found.sort();
+        assert_eq!(found, expected);
     });
 }
 

@@ -480,3 +480,60 @@ fn a_database_that_is_away_is_told() {
     let expected = [("lite", "1"), ("main", "0")].map(|(a, b)| (a.into(), b.into()));
     assert_eq!(up, expected);
 }
+
+/// What README says about tables is typed in as it stands there. Only the port is ours, and SQLite is asked through Python.
+#[test]
+fn the_two_minutes_of_the_readme() {
+    if !node::has_redis() {
+        return;
+    }
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, section) = readme.split_once("## Tables in two minutes").unwrap();
+    let lines = section.split("```").nth(1).unwrap();
+    let folder = Folder::new();
+    let node = start(&folder.0.join("neokv-data"), &[]);
+    let tools = folder.0.join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let search = std::env::var("PATH").unwrap();
+    for (name, script) in [
+        (
+            "redis-cli",
+            format!(
+                "#!/bin/sh\nPATH='{search}' exec redis-cli -p {} \"$@\"\n",
+                node.port
+            ),
+        ),
+        (
+            "sqlite3",
+            "#!/usr/bin/env python3\nimport sqlite3, sys\n\
+             for row in sqlite3.connect(sys.argv[1]).execute(sys.argv[2]): print(*row, sep='|')\n"
+                .into(),
+        ),
+    ] {
+        std::fs::write(tools.join(name), script).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(tools.join(name), executable).unwrap();
+    }
+    let output = Command::new("sh")
+        .args(["-e", "-c", lines])
+        .current_dir(&folder.0)
+        .env("PATH", format!("{}:{search}", tools.display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let said: Vec<&str> = text.lines().collect();
+    let expected = [
+        "OK",
+        "1",
+        "150",
+        "name",
+        "Alice",
+        "gold",
+        "150",
+        "2",
+        "alice|2|Alice|150",
+    ];
+    assert_eq!(said, expected);
+    assert!(node.terminate());
+}

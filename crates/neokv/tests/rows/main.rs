@@ -17,4 +17,5 @@ mod kick;
 mod limits;
 mod outage;
 mod remade;
+mod sparing;
 mod sql;
