@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::Dice;
 use crate::client::{Client, Fate};
 use crate::kill::RESUMED;
 use crate::nodes::{Cluster, Plan};
@@ -61,6 +62,54 @@ fn a_node_that_was_down_for_long_catches_up_by_snapshot() {
     read_much(&cluster, "old", 100);
     read_much(&cluster, "new", 1000);
     traffic.finish(&cluster);
+}
+
+/// Letters that no compression makes fewer.
+fn noise(dice: &mut Dice, bytes: usize) -> String {
+    let letter = |_| char::from(b'0' + dice.roll(64) as u8);
+    (0..bytes).map(letter).collect()
+}
+
+/// Snapshots that a node is sending.
+fn outgoing(cluster: &Cluster, number: usize) -> usize {
+    let folder = std::fs::read_dir(cluster.data(number).join("snapshots"));
+    let names = folder.into_iter().flatten().flatten();
+    names
+        .filter(|it| it.file_name().to_string_lossy().starts_with("out-"))
+        .count()
+}
+
+/// It takes longer than a replica waits before it asks again.
+#[test]
+fn a_large_region_is_sent_once() {
+    let plan = Plan {
+        regions: 1,
+        ..Plan::default()
+    };
+    let settings = ["--log-size", "256kb", "--log-keep-bytes", "64kb"];
+    let plan = plan.with(&settings).with(&["--snapshot-rate", "1mb"]);
+    let mut cluster = Cluster::start(plan);
+    let mut client = cluster.client();
+    cluster.kill(3);
+    let mut dice = Dice::new(seed());
+    for n in 0..150 {
+        let (key, value) = (format!("large{n}"), noise(&mut dice, 64 << 10));
+        while !matches!(client.ask(&key, &["SET", &key, &value]), Fate::Done(_)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    cluster.restart(3);
+    let (mut most, mut n) = (0, 0);
+    while !cluster.log(3).contains("a snapshot is installed") {
+        n += 1;
+        assert!(n < 600, "no snapshot is installed");
+        write_much(&mut client, &format!("during{n}-"), 1);
+        most = most.max(outgoing(&cluster, 1) + outgoing(&cluster, 2));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(n > 35, "it did not take long: {n}");
+    assert_eq!(most, 1, "of one region, to one node");
+    cluster.until_healthy();
 }
 
 #[test]

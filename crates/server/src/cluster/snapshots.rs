@@ -12,8 +12,13 @@
 //!
 //! Files on their way are under `snapshots/` in the data directory; what a crash leaves there is
 //! removed at the next start, once interrupted installs are done again.
+//!
+//! A replica asks every few seconds for what it still needs; a large region takes longer than that. One
+//! snapshot at a time is on its way to a member: another would have the region's size on disk once
+//! more, and of a region that stands still the very files of the first.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,6 +94,9 @@ impl Core {
         let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
             return;
         };
+        if self.sending.borrow().contains(&to) {
+            return; // it is told of when it is there, or not to be had
+        }
         let mut home = self.home.borrow_mut();
         let Some(region) = home.region_mut(place) else {
             return;
@@ -116,6 +124,7 @@ impl Core {
         let descriptor = peers.seat.descriptor.clone();
         let moment = durable.stores.rows.snapshot();
         drop(home);
+        self.sending.borrow_mut().insert(to);
         let (shared, cluster, core) = (self.shared.clone(), cluster.clone(), self.id);
         let sending = Sending {
             shared: shared.clone(),
@@ -128,7 +137,10 @@ impl Core {
             .name("snapshot".into())
             .spawn(move || {
                 let mut head = head;
-                let result = sending.run(&descriptor.segments, &*moment, &mut head);
+                let result = catch_unwind(AssertUnwindSafe(|| {
+                    sending.run(&descriptor.segments, &*moment, &mut head)
+                }));
+                let result = result.unwrap_or_else(|_| Err("its thread broke".into()));
                 drop(moment);
                 let done = Done::Sent {
                     to,
@@ -140,6 +152,7 @@ impl Core {
                 }
             });
         if spawned.is_err() {
+            self.sending.borrow_mut().remove(&to);
             let mut home = self.home.borrow_mut();
             if let Some(member) = home.region_mut(place).and_then(|r| r.member.as_deref_mut()) {
                 member.replica.report_snapshot(to, false);
@@ -233,10 +246,22 @@ impl Core {
         let settings = self.settings().clone();
         let mut home = self.home.borrow_mut();
         let Some(region) = home.region_mut(place) else {
-            return; // it has left, or is lent: what is needed is asked for again
+            if home.is_used(place) {
+                // It is lent for a moment.
+                let core = self.clone();
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(LOOK).await;
+                    core.begin_batch();
+                    core.on_snapshot_done(place, done);
+                });
+            } else if let Done::Sent { to, .. } = done {
+                self.sending.borrow_mut().remove(&to);
+            }
+            return;
         };
         match done {
             Done::Sent { to, head, result } => {
+                self.sending.borrow_mut().remove(&to);
                 let Some(member) = region.member.as_deref_mut() else {
                     return;
                 };

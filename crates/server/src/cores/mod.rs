@@ -32,7 +32,7 @@ mod upkeep;
 mod walk;
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -93,6 +93,8 @@ pub struct Core {
     /// lent (cluster).
     pub(crate) outbox: RefCell<Outbox>,
     pub(crate) parked: RefCell<HashMap<RegionId, Vec<(u64, Bytes)>>>,
+    /// Replicas elsewhere to which a snapshot is on its way (cluster).
+    pub(crate) sending: RefCell<BTreeSet<u64>>,
     /// By place: what meta was told last (cluster).
     pub(crate) last_reports: RefCell<BTreeMap<RegionId, ReplicaReport>>,
     /// What databases said about regions that are lent.
@@ -143,6 +145,7 @@ impl Core {
             wide: crate::durable::Line::default(),
             outbox: RefCell::default(),
             parked: RefCell::default(),
+            sending: RefCell::default(),
             last_reports: RefCell::default(),
             words: RefCell::default(),
             row_failure: Cell::default(),
