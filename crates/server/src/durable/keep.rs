@@ -21,7 +21,7 @@ use keyspace::rows::{Changes, Family, RowSource, Tier, layout};
 use replica::entry::rows_payload;
 
 use super::Flight;
-use crate::cores::{Answer, Core, CoreId, Held, Message, Region, RegionBox, Ticket};
+use crate::cores::{Answer, Core, CoreId, Held, Message, Region, RegionBox, RegionId, Ticket};
 
 /// What a holder did to a region, on its way to be kept.
 pub struct Keep {
@@ -53,6 +53,12 @@ pub enum Fate {
 impl Held {
     /// Keeps what was changed, region by region; they are home when this returns.
     pub(super) async fn keep(&mut self) -> Result<(), Refusal> {
+        let lost = self.keep_each().await;
+        lost.into_iter().next_back().map_or(Ok(()), |it| Err(it.1))
+    }
+
+    /// As [`Held::keep`]; the regions whose changes are not kept, or nobody can tell, and what to say of that.
+    pub(super) async fn keep_each(&mut self) -> Vec<(RegionId, Refusal)> {
         let core = self.core().clone();
         let mut tickets = Vec::new();
         let (dirty, clean): (Vec<_>, Vec<_>) = std::mem::take(self.regions_vec())
@@ -69,7 +75,8 @@ impl Held {
             region.space.note_term(term);
             region.space.end_entry(stamp_ms, &mut changes);
             let ticket = Ticket::new(&core);
-            let owner = core.shared.map.core_of(region.id);
+            let id = region.id;
+            let owner = core.shared.map.core_of(id);
             let keep = Keep {
                 region,
                 changes,
@@ -83,17 +90,17 @@ impl Held {
                 true => core.on_keep(keep),
                 false => core.send(owner, Message::Keep(Box::new(keep))),
             }
-            tickets.push(ticket);
+            tickets.push((id, ticket));
         }
-        let mut result = Ok(());
-        for ticket in tickets {
+        let mut lost = Vec::new();
+        for (id, ticket) in tickets {
             match ticket.await {
                 Answer::Kept(Fate::Kept) => {}
-                Answer::Kept(Fate::Not(refusal)) => result = Err(refusal),
-                _ => result = Err(in_doubt()),
+                Answer::Kept(Fate::Not(refusal)) => lost.push((id, refusal)),
+                _ => lost.push((id, in_doubt())),
             }
         }
-        result
+        lost
     }
 }
 

@@ -6,7 +6,8 @@
 //! all their regions, runs them one after the other and commits once.
 //!
 //! Nobody sees the regions between them, so each is atomic and isolated as if it were alone, and a
-//! reply leaves when the whole group is kept. If it cannot be kept, all of the group is refused.
+//! reply leaves when the whole group is kept. If it cannot be kept, all of the group is refused. On a cluster
+//! node each region has a majority of its own: those whose regions are kept are done, whatever became of others.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -18,6 +19,7 @@ use command::{Command, Keys, Run};
 use keyspace::rows::ColdRows;
 use resp::Args;
 
+use super::keep::in_doubt;
 use crate::clients::Client;
 use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Ran, RegionId, Ticket};
 use crate::session::{Watch, nil};
@@ -101,12 +103,33 @@ impl Group<'_> {
         }
     }
 
+    /// These regions have not kept what was done to them: those of the group that needed one of them are told.
+    fn refuse_in(&mut self, lost: &[(RegionId, Refusal)]) {
+        for wide in &mut self.members {
+            if let Some(refusal) = fate(&wide.regions, lost) {
+                wide.batch.replies.truncate(0);
+                self.core.refuse(&refusal, &mut wide.batch.replies);
+            }
+        }
+    }
+
     /// All of it comes to this.
     fn refuse(&mut self, refusal: &Refusal) {
         for wide in &mut self.members {
             wide.batch.replies.truncate(0);
             self.core.refuse(refusal, &mut wide.batch.replies);
         }
+    }
+}
+
+/// What to say of a command on these regions, some of which did not keep it. A word that nothing has happened is for
+/// all of them or for none: clients try again by themselves.
+fn fate(regions: &[RegionId], lost: &[(RegionId, Refusal)]) -> Option<Refusal> {
+    let mut of_these = lost.iter().filter(|(id, _)| regions.contains(id));
+    let (_, refusal) = of_these.next()?;
+    match regions.len() {
+        1 => Some(refusal.clone()),
+        _ => Some(in_doubt()),
     }
 }
 
@@ -189,7 +212,10 @@ impl Core {
         for wide in &mut group.members {
             held.run_wide(wide).await;
         }
-        if let Err(refusal) = held.commit().await {
+        if self.shared.cluster.is_some() {
+            let lost = held.keep_each().await;
+            group.refuse_in(&lost);
+        } else if let Err(refusal) = held.commit().await {
             group.refuse(&refusal);
         }
     }
@@ -250,5 +276,24 @@ impl Held {
         for region in self.regions_mut() {
             region.flag_watchers();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durable::try_again;
+
+    #[test]
+    fn what_one_region_lost_is_no_word_about_another() {
+        let lost = [(2, try_again())];
+        assert_eq!(
+            fate(&[1], &lost),
+            None,
+            "it is kept, and must not be tried again"
+        );
+        assert_eq!(fate(&[2], &lost), Some(try_again()));
+        assert_eq!(fate(&[1, 2], &lost), Some(in_doubt()), "half of it is kept");
+        assert_eq!(fate(&[1, 2], &[]), None);
     }
 }
