@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keyspace::rows::{Changes, State};
+use keyspace::rows::Changes;
 use meta::wire::{
     Action, Address, Capacity, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport,
     Profile, ReplicaReport, Standing,
@@ -438,7 +438,6 @@ impl Node {
         };
         let rows = &durable.stores.rows;
         let mut made = Vec::new();
-        let mut changes = Changes::new();
         for (order, create) in creates {
             if order.region == base::cluster::META_REGION {
                 self.cluster.tell_chair(Word::Order(Box::new(order)));
@@ -448,27 +447,12 @@ impl Node {
             if is_here || seats::gone(&**rows, order.region)? >= create.replica {
                 continue;
             }
-            let seat = Seat::made(create);
-            seat.put(&mut changes);
-            made.push(seat);
+            made.push(Seat::made(create));
         }
         if made.is_empty() {
             return Ok(());
         }
-        seats::write(&**rows, &changes)?;
-        let states: Vec<_> = made
-            .iter()
-            .map(|seat| {
-                let state = State {
-                    descriptor: seat.descriptor.to_bytes().into(),
-                    ..State::default()
-                };
-                (seat.region(), state)
-            })
-            .collect();
-        rows.create_regions(&states)
-            .map_err(|error| error.to_string())?;
-        seats::keep(&**rows)?;
+        regions::prepare(&durable.stores, &made)?;
         for seat in made {
             let Some(place) = self.cluster.table.take(seat.region()) else {
                 return Err("this node has no room for more replicas".into());

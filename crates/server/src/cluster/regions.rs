@@ -13,15 +13,15 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use base::cluster::RegionId as WideId;
-use keyspace::rows::Changes;
+use keyspace::rows::{Changes, Family, State, Tier, layout};
 use replica::{FOUNDED, Position, Replica, ReplicaConfig};
 
 use super::peers::Peers;
-use super::seats::Seat;
+use super::seats::{self, Seat};
 use super::snapshots::{Done, descriptor_of};
 use super::{Cluster, clock_ms};
 use crate::cores::{Core, Message, NOWHERE, Region, RegionBox, RegionId};
-use crate::durable::{Member, Progress, Stores, open_space};
+use crate::durable::{Member, Progress, Stores, forget_log, has_log, open_space};
 
 /// A node has room for so many replicas.
 pub const MOST_PLACES: usize = 8192;
@@ -89,6 +89,47 @@ impl Default for Pace {
             keep_entries: 10_000,
         }
     }
+}
+
+/// Before replicas that meta has ordered are opened: their seats are on disk, and nothing else of their regions is.
+pub fn prepare(stores: &Stores, seats: &[Seat]) -> Result<(), String> {
+    let rows = &*stores.rows;
+    let mut changes = Changes::new();
+    for seat in seats {
+        clear(stores, seat)?;
+        seat.put(&mut changes);
+    }
+    seats::write(rows, &changes)?;
+    let state = |seat: &Seat| {
+        let descriptor = seat.descriptor.to_bytes().into();
+        let state = State {
+            descriptor,
+            ..State::default()
+        };
+        (seat.region(), state)
+    };
+    let states: Vec<_> = seats.iter().map(state).collect();
+    rows.create_regions(&states)
+        .map_err(|error| error.to_string())?;
+    seats::keep(rows)
+}
+
+/// What a replica of the region that was destroyed here has left, if the node died in the middle of that: the next one
+/// would take state and log for its own.
+fn clear(stores: &Stores, seat: &Seat) -> Result<(), String> {
+    let (region, log) = (seat.region(), &*stores.log);
+    let mut is_left = has_log(log, region)?;
+    let key = layout::state_key(region);
+    let found = stores
+        .rows
+        .get(Family::Info, &key, Tier::All, &mut |_| is_left = true);
+    found.map_err(|error| format!("the store cannot be read: {error:?}"))?;
+    if is_left {
+        let removed = stores.rows.remove_region(region, &seat.descriptor.segments);
+        removed.map_err(|error| error.to_string())?;
+        forget_log(log, region)?;
+    }
+    Ok(())
 }
 
 /// Opens a replica from what the stores have of it.
@@ -180,8 +221,8 @@ impl Core {
         self.end_turn();
     }
 
-    /// A replica leaves. Answers false while it is lent: ask again; and if the order was made before
-    /// the replica became a member.
+    /// A replica leaves. Answers false while it is lent or a snapshot is being installed (a thread writes its rows, and
+    /// brings them here): ask again; and if the order was made before the replica became a member.
     pub(crate) fn on_remove(
         self: &Rc<Self>,
         id: RegionId,
@@ -190,9 +231,11 @@ impl Core {
     ) {
         let removed = {
             let mut home = self.home.borrow_mut();
-            let is_it = home
-                .region_mut(id)
-                .is_some_and(|region| seat_of(region).is_some_and(|seat| seat.may_go(order)));
+            let is_it = home.region_mut(id).is_some_and(|region| {
+                let member = region.member.as_deref();
+                let peers = member.and_then(|member| member.peers.as_deref());
+                peers.is_some_and(|it| !it.is_installing && it.seat.may_go(order))
+            });
             if is_it { home.remove(id) } else { None }
         };
         let Some((mut region, batches)) = removed else {
@@ -291,5 +334,148 @@ impl Core {
 impl From<Task> for Message {
     fn from(task: Task) -> Message {
         Message::Task(Box::new(task))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::cluster::{Descriptor, Epoch, Member as SeatOf, Role, Segment};
+    use keyspace::rows::{
+        MapStore, RegionError, RowError, RowSource, RowStore, StoreStats, WriteError,
+    };
+    use replica::{Entry, HardState, LogStore, LogWrite, MapLog};
+
+    use super::*;
+
+    /// A map that can make and remove regions.
+    struct Rows(MapStore);
+
+    impl RowSource for Rows {
+        fn get(
+            &self,
+            family: Family,
+            key: &[u8],
+            tier: Tier,
+            found: &mut dyn FnMut(&[u8]),
+        ) -> Result<bool, RowError> {
+            self.0.get(family, key, tier, found)
+        }
+
+        fn scan(
+            &self,
+            family: Family,
+            from: &[u8],
+            to: &[u8],
+            descending: bool,
+            tier: Tier,
+            each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        ) -> Result<(), RowError> {
+            self.0.scan(family, from, to, descending, tier, each)
+        }
+    }
+
+    impl RowStore for Rows {
+        fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+            self.0.write(changes)
+        }
+
+        fn checkpoint(&self) -> Result<(), RowError> {
+            Ok(())
+        }
+
+        fn snapshot(&self) -> Arc<dyn RowSource> {
+            self.0.snapshot()
+        }
+
+        fn set_alive(&self, _alive: &[(u64, u64)]) {}
+
+        fn start_compaction(&self) {}
+
+        fn tidy(&self, _everything: bool) {}
+
+        fn stop_tidying(&self) {}
+
+        fn stats(&self) -> StoreStats {
+            StoreStats::default()
+        }
+
+        fn create_regions(&self, regions: &[(WideId, State)]) -> Result<(), RegionError> {
+            for (region, state) in regions {
+                let (mut is_there, key) = (false, layout::state_key(*region));
+                let _ = self.get(Family::Info, &key, Tier::All, &mut |_| is_there = true);
+                if !is_there {
+                    put_state(self, *region, state);
+                }
+            }
+            Ok(())
+        }
+
+        fn remove_region(&self, region: WideId, _: &[Segment]) -> Result<(), RegionError> {
+            let mut changes = Changes::new();
+            changes.delete(Family::Info, &layout::state_key(region));
+            self.write(&[&changes]).expect("a map");
+            Ok(())
+        }
+    }
+
+    fn put_state(rows: &Rows, region: WideId, state: &State) {
+        let (mut value, mut changes) = (Vec::new(), Changes::new());
+        state.push(&mut value);
+        changes.put(Family::Info, &layout::state_key(region), &value);
+        rows.write(&[&changes]).expect("a map");
+    }
+
+    /// The seat was given up, and the node died before state and log had gone.
+    #[test]
+    fn a_replica_takes_over_nothing_of_one_that_was_destroyed() {
+        let (rows, log) = (Rows(MapStore::default()), MapLog::new());
+        let old = State {
+            applied_index: 5,
+            applied_term: 3,
+            ..State::default()
+        };
+        put_state(&rows, 1, &old);
+        let entry = |index| Entry {
+            index,
+            term: 3,
+            ..Entry::default()
+        };
+        let left = LogWrite {
+            region: 1,
+            entries: (2..=9).map(entry).collect(),
+            hard_state: Some(HardState {
+                term: 3,
+                vote: 11,
+                commit: 5,
+                ..HardState::default()
+            }),
+            ..LogWrite::default()
+        };
+        log.write(&[left], true).expect("a map");
+        let stores = Stores {
+            rows: Arc::new(rows),
+            log: Arc::new(log),
+            feed: false,
+        };
+        let seat = Seat {
+            descriptor: Descriptor {
+                region: 1,
+                epoch: Epoch::FIRST,
+                segments: Vec::new(),
+                members: vec![SeatOf::new(12, 1, Role::Learner)],
+            },
+            replica: 12,
+            ..Seat::default()
+        };
+        prepare(&stores, std::slice::from_ref(&seat)).expect("room");
+        let progress = Arc::new(Progress::new(1));
+        let opened = open(&stores, &seat, 0, &progress, Pace::default(), 1).expect("a replica");
+        let replica = &opened.member.as_ref().expect("a member").replica;
+        let numbers = (
+            replica.applied_index(),
+            replica.last_index(),
+            replica.term(),
+        );
+        assert_eq!(numbers, (0, 0, 0));
     }
 }

@@ -182,6 +182,12 @@ pub fn forget_log(log: &dyn LogStore, region: u64) -> Result<(), String> {
     log.write(&[write], true).map_err(|error| error.to_string())
 }
 
+/// Whether anything of a region is in the log.
+pub fn has_log(log: &dyn LogStore, region: u64) -> Result<bool, String> {
+    let hard_state = log.hard_state(region).map_err(|error| error.to_string())?;
+    Ok(hard_state.is_some() || log.span(region).is_some())
+}
+
 /// Given database, key, value and deadline.
 pub type EachValue<'a> = dyn FnMut(DbIndex, &[u8], ValueRef<'_>, Option<u64>) + 'a;
 

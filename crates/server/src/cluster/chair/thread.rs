@@ -22,6 +22,7 @@ use super::super::seats::{self, Seat};
 use super::super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
 use super::{Chair, Minutes, Word};
 use crate::Shared;
+use crate::durable::{forget_log, has_log};
 use crate::shared::random_seed;
 
 /// What the thread begins with.
@@ -146,7 +147,13 @@ impl Start {
                     return None;
                 }
                 let minutes = Minutes::found(Seat::made(create));
-                let sat = minutes.keep(rows).and_then(|()| self.sit_down(minutes));
+                // A former member's, if the node died before it was forgotten.
+                let cleared = match has_log(&*durable.stores.log, META_REGION) {
+                    Ok(true) => forget_log(&*durable.stores.log, META_REGION),
+                    other => other.map(drop),
+                };
+                let kept = cleared.and_then(|()| minutes.keep(rows));
+                let sat = kept.and_then(|()| self.sit_down(minutes));
                 match sat {
                     Ok(chair) => {
                         self.cluster.set_chair_report(chair.report());
