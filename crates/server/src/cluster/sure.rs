@@ -61,15 +61,17 @@ impl Core {
     /// Whether a command that reads may run on a region of this core, at the clock of this batch.
     #[inline]
     pub(crate) fn may_read(&self, region: &Region) -> bool {
-        if self.is_sure.take() {
-            return true;
-        }
+        let is_sure = self.is_sure.take();
         let Some(member) = region.member.as_deref() else {
             return true;
         };
-        member.ahead.is_none()
-            && member.replica.may_serve(self.boot_ms())
-            && member.replica.applied_index() >= member.replica.committed_index()
+        if member.ahead.is_some() || member.peers.as_deref().is_some_and(|it| it.is_installing) {
+            // Also for who is sure: it may have come to this since he was told.
+            return false;
+        }
+        is_sure
+            || member.replica.may_serve(self.boot_ms())
+                && member.replica.applied_index() >= member.replica.committed_index()
     }
 
     /// Waits until a region of this core may be read. `anywhere`: also where it is not led.
