@@ -5,22 +5,33 @@ use std::process::Command;
 use crate::node::call;
 use crate::sql::{Backend, Rows, text, until};
 
-fn sqlite(rows: &Rows, statement: &str) {
-    let path = rows.backend.url.strip_prefix("sqlite://").unwrap();
+/// What somebody else does to the database.
+fn edit(rows: &Rows, statement: &str) {
+    let url = rows.backend.url.as_str();
     let script = "import sqlite3,sys; d=sqlite3.connect(sys.argv[1],timeout=30); d.execute(sys.argv[2]); d.commit()";
-    let done = Command::new("python3")
-        .args(["-c", script, path, statement])
-        .status();
+    let words = if let Some(path) = url.strip_prefix("sqlite://") {
+        vec!["python3", "-c", script, path, statement]
+    } else if let Some((_, socket)) = url.split_once("?socket=") {
+        let root = ["mariadb", "-u", "root", "--socket", socket, "test", "-e"];
+        [&root[..], &[statement]].concat()
+    } else {
+        vec!["psql", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, url]
+    };
+    let done = Command::new(words[0]).args(&words[1..]).status();
     assert!(done.unwrap().success(), "{statement}");
 }
 
 #[test]
 fn an_edit_by_hand_is_never_overwritten_unless_somebody_says_so() {
-    let rows = Rows::start(Backend::sqlite());
+    Backend::all().into_iter().for_each(edited);
+}
+
+fn edited(backend: Backend) {
+    let rows = Rows::start(backend);
     let client = &mut rows.client();
     call::<i64>(client, "HSET users:a age 1");
     call::<i64>(client, "ROW.WAITSQL users:a");
-    sqlite(
+    edit(
         &rows,
         "UPDATE users SET age = 50, __version__ = 40 WHERE __key__ = 'a'",
     );
@@ -45,7 +56,7 @@ fn an_edit_by_hand_is_never_overwritten_unless_somebody_says_so() {
         .unwrap();
     assert_eq!(text(client, "HGET users:a age"), "50");
     // The other way: ours goes over it.
-    sqlite(
+    edit(
         &rows,
         "UPDATE users SET age = 60, __version__ = 80 WHERE __key__ = 'a'",
     );
@@ -60,12 +71,25 @@ fn an_edit_by_hand_is_never_overwritten_unless_somebody_says_so() {
 
 #[test]
 fn a_row_that_sql_refuses_blocks_nobody() {
-    let rows = Rows::start(Backend::sqlite());
+    for backend in Backend::all() {
+        let (refuse, take) = match backend.server {
+            None => (
+                "CREATE TRIGGER no BEFORE INSERT ON users WHEN new.age = 13 BEGIN SELECT RAISE(ABORT, 'unlucky'); END",
+                "DROP TRIGGER no",
+            ),
+            Some(_) => (
+                "ALTER TABLE users ADD CONSTRAINT unlucky CHECK (age <> 13)",
+                "ALTER TABLE users DROP CONSTRAINT unlucky",
+            ),
+        };
+        refused(backend, refuse, take);
+    }
+}
+
+fn refused(backend: Backend, refuse: &str, take: &str) {
+    let rows = Rows::start(backend);
     let client = &mut rows.client();
-    sqlite(
-        &rows,
-        "CREATE TRIGGER no BEFORE INSERT ON users WHEN new.age = 13 BEGIN SELECT RAISE(ABORT, 'unlucky'); END",
-    );
+    edit(&rows, refuse);
     for n in 0..20 {
         call::<i64>(client, &format!("HSET users:{n} age {n}"));
     }
@@ -81,7 +105,7 @@ fn a_row_that_sql_refuses_blocks_nobody() {
     );
     assert_eq!(rows.sql().row("13"), None);
     assert_eq!(rows.sql().age("14"), Some((1, 14)));
-    sqlite(&rows, "DROP TRIGGER no");
+    edit(&rows, take);
     let _: redis::Value = redis::cmd("ROW.TABLE")
         .arg(&["DEAD", "RETRY", "users:13"])
         .query(client)
