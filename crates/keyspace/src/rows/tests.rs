@@ -165,7 +165,7 @@ fn memory_contents(space: &mut Keyspace) -> Contents {
 fn what_was_read_for_an_earlier_keyspace_is_not_taken_in() {
     let mut durable = Durable::new();
     let put = |value: &'static [u8]| {
-        move |txn: &mut Txn<'_>| drop(txn.put_string(b"k", value, crate::Expire::Clear))
+        move |txn: &mut Txn<'_>| txn.put_string(b"k", value, crate::Expire::Clear)
     };
     durable.entry(1, 1, put(b"old"));
     let open = |store: &Arc<MapStore>, seed| {
