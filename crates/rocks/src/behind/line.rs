@@ -151,7 +151,7 @@ impl Line {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes rows, unless too many wait.
+    /// Takes rows, unless too many wait. They are copied outside the lock: others read and write meanwhile.
     pub fn take(&self, changes: &[&Changes]) -> Result<(), WriteError> {
         let mut waiting = self.lock();
         if let Some(reason) = &waiting.failed {
@@ -161,7 +161,9 @@ impl Line {
             return Err(WriteError::Busy);
         }
         let room = waiting.spare.small.pop().unwrap_or_default();
+        drop(waiting);
         let batch = Batch::new(room, changes);
+        let mut waiting = self.lock();
         waiting.bytes += batch.size_bytes();
         waiting.fresh_bytes += batch.size_bytes();
         waiting.batches.push_back(Arc::new(batch));
