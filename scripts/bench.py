@@ -249,7 +249,7 @@ def main():
     parser.add_argument("--commands", nargs="+", default=list(COMMANDS), help=f"of {', '.join(COMMANDS)}")
     parser.add_argument("--pipelines", nargs="+", type=int, default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1.5, help="of load per round")
+    parser.add_argument("--seconds", type=float, help="of load per round (1.5; of the cluster rows 5)")
     parts = ["cpu", "memory", "hop", "durable", "cluster", "rows"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--clients", nargs="+", type=int, default=[50, 500], help="of the durable writes")
@@ -265,7 +265,9 @@ def main():
     args = parser.parse_args()
     args.neokv = os.path.abspath(args.neokv)
     if args.quick:
-        args.rounds, args.seconds = 1, 0.3
+        args.rounds = 1
+    cluster_seconds = args.seconds or (1.0 if args.quick else 5.0)
+    args.seconds = args.seconds or (0.3 if args.quick else 1.5)
     if args.load is None:
         args.load = os.path.join(os.path.dirname(args.neokv), "load")
     args.nothing = os.path.join(os.path.dirname(args.load), "nothing")
@@ -286,7 +288,7 @@ def main():
     if "durable" in args.only:
         results["durable"] = measure_durable(args, load, send_all)
     if "cluster" in args.only:
-        args.seconds = max(args.seconds, 5.0) if not args.quick else 1.0
+        args.seconds = cluster_seconds
         results["cluster"] = measure_cluster(args)
     if "rows" in args.only:
         results["rows"] = measure_rows(args, load)
