@@ -16,6 +16,8 @@ pub enum Error {
 pub(crate) enum Fault {
     /// Busy, locked, full; the connection may be as good as ever.
     Transient(String),
+    /// Somebody else has locked what was to be locked, for longer than a statement may take.
+    Locked(String),
     /// The connection broke.
     Lost(String),
     /// Nobody answered in time.
@@ -42,7 +44,9 @@ impl std::error::Error for Error {}
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Error {
         match fault {
-            Fault::Transient(why) | Fault::Lost(why) | Fault::Silent(why) => Error::Transient(why),
+            Fault::Transient(why) | Fault::Locked(why) | Fault::Lost(why) | Fault::Silent(why) => {
+                Error::Transient(why)
+            }
             // Outside a flush there are no rows to blame.
             Fault::Unfit(why) | Fault::Row { why, .. } => Error::Unfit(why),
         }
@@ -82,6 +86,7 @@ pub(crate) fn fault(
     };
     match sort(told.as_ref()) {
         Sort::Transient => Fault::Transient(why),
+        Sort::Locked => Fault::Locked(why),
         Sort::Lost => Fault::Lost(why),
         Sort::Unfit => Fault::Unfit(why),
         Sort::Row => Fault::Row { why, taken: false },
@@ -93,6 +98,7 @@ pub(crate) fn fault(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sort {
     Transient,
+    Locked,
     Lost,
     Unfit,
     Row,

@@ -11,6 +11,8 @@
 //!   COMMIT                                  -> Written
 //! ```
 //!
+//! Rows that somebody else has locked for longer than a statement may take are left out, and are `Busy`; the others are written.
+//!
 //! A statement that fails because of a row takes the transaction with it. Then the batch is halved until the row is alone, and it alone is
 //! `Refused`: n rows with one bad among them cost about 2 log n transactions, once.
 //!
@@ -18,14 +20,14 @@
 //! the database has *while it is locked*, never by what a node remembers. Versions tell nothing about a table that was dropped and made anew
 //! under its name, so the caller says whether it is still the one that is meant ([`Meant`]); asked when the lock keeps it from going.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use table::{Table, Value};
 
-use crate::conn::{Cell, Conn, Want};
+use crate::conn::{Cell, Conn, Param, Want};
 use crate::database::{Database, Limits};
 use crate::error::Fault;
-use crate::statement::Names;
+use crate::statement::{Dialect, Names};
 
 /// Whether the table of this name is still the one the rows are of.
 pub type Meant<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -58,6 +60,8 @@ pub enum Flushed {
     Refused {
         why: String,
     },
+    /// Somebody else has locked it. Untouched; later it may work.
+    Busy,
 }
 
 impl Flush {
@@ -167,8 +171,8 @@ async fn settle(
     outcomes: &mut [Option<Flushed>],
 ) -> Result<(), Fault> {
     // With each part, whether it has met a taken value before: the first time it may have been a race with another writer.
-    let mut open = vec![(batch, false)];
-    while let Some((part, met)) = open.pop() {
+    let mut open = vec![(batch.to_vec(), false)];
+    while let Some((mut part, met)) = open.pop() {
         let rows: Vec<&Flush> = part.iter().map(|(_, row)| *row).collect();
         match transact(conn, names, &rows, is_meant).await {
             Ok(decided) => {
@@ -178,9 +182,26 @@ async fn settle(
                     }
                 }
             }
+            Err(Fault::Locked(why)) => {
+                conn.say("ROLLBACK").await?;
+                // None: all of the table, or something else. A database that is too old to say does not.
+                let locked = match locked(conn, names, &rows).await {
+                    Ok(locked) if !locked.is_empty() => locked,
+                    _ => return Err(Fault::Transient(why)),
+                };
+                let busy = part.extract_if(.., |(_, row)| locked.contains(&row.key));
+                for (at, _) in busy {
+                    if let Some(place) = outcomes.get_mut(at) {
+                        *place = Some(Flushed::Busy);
+                    }
+                }
+                if !part.is_empty() {
+                    open.push((part, met));
+                }
+            }
             Err(Fault::Row { why, taken }) => {
                 conn.say("ROLLBACK").await?;
-                match part {
+                match &part[..] {
                     _ if taken && !met => open.push((part, true)),
                     [(at, _)] => {
                         if let Some(place) = outcomes.get_mut(*at) {
@@ -189,8 +210,8 @@ async fn settle(
                     }
                     _ => {
                         let (low, high) = part.split_at(part.len() / 2);
-                        open.push((high, false));
-                        open.push((low, false));
+                        open.push((high.to_vec(), false));
+                        open.push((low.to_vec(), false));
                     }
                 }
             }
@@ -198,6 +219,39 @@ async fn settle(
         }
     }
     Ok(())
+}
+
+/// Of these rows, those that somebody else has locked.
+async fn locked(
+    conn: &mut Conn,
+    names: &Names,
+    rows: &[&Flush],
+) -> Result<BTreeSet<String>, Fault> {
+    if names.dialect == Dialect::Sqlite {
+        return Ok(BTreeSet::new());
+    }
+    let keys = || rows.iter().map(|row| row.key.as_str());
+    conn.say(names.dialect.begin()).await?;
+    let mut free = versions(conn, names.lock_free(keys())).await?;
+    conn.say("ROLLBACK").await?;
+    let there = versions(conn, names.look(keys())).await?;
+    let is_locked = |key: &String| free.remove(key).is_none();
+    Ok(there.into_keys().filter(is_locked).collect())
+}
+
+/// Keys and versions of a statement that asks for these.
+async fn versions(
+    conn: &mut Conn,
+    (sql, params): (String, Vec<Param<'_>>),
+) -> Result<BTreeMap<String, i64>, Fault> {
+    let mut there = BTreeMap::new();
+    for row in conn.fetch(&sql, params, &[Want::Key, Want::Int]).await? {
+        let mut cells = row.into_iter();
+        if let (Some(Cell::Text(key)), Some(Cell::Int(version))) = (cells.next(), cells.next()) {
+            there.insert(key, version);
+        }
+    }
+    Ok(there)
 }
 
 /// One transaction for all of these.
@@ -208,14 +262,8 @@ async fn transact(
     is_meant: Meant<'_>,
 ) -> Result<Vec<Flushed>, Fault> {
     conn.say(names.dialect.begin()).await?;
-    let (sql, params) = names.lock(rows.iter().map(|row| row.key.as_str()));
-    let mut there = BTreeMap::new();
-    for row in conn.fetch(&sql, params, &[Want::Key, Want::Int]).await? {
-        let mut cells = row.into_iter();
-        if let (Some(Cell::Text(key)), Some(Cell::Int(version))) = (cells.next(), cells.next()) {
-            there.insert(key, version);
-        }
-    }
+    let keys = rows.iter().map(|row| row.key.as_str());
+    let there = versions(conn, names.lock(keys)).await?;
     if !is_meant() {
         let why = "the table, or a field of it, was dropped meanwhile".into();
         return Err(Fault::Unfit(why)); // the connection is closed, and the transaction with it
@@ -247,7 +295,7 @@ async fn transact(
         let (sql, params) = names.overwrite(&older);
         let touched = conn.execute(&sql, params).await?;
         // MySQL counts otherwise, and fails instead.
-        let counts = names.dialect != crate::statement::Dialect::MySql;
+        let counts = names.dialect != Dialect::MySql;
         if counts && touched != older.len() as u64 {
             let why = "a row changed while it was locked".into();
             return Err(Fault::Row { why, taken: true });
@@ -292,7 +340,7 @@ mod tests {
         let names = Names::of(database.pool.target.dialect(), &table).unwrap();
         let mut lease = database.pool.take(&database.limits).await.unwrap();
         let column = match names.dialect {
-            crate::statement::Dialect::MySql => "name(20)", // a prefix: it is a LONGTEXT
+            Dialect::MySql => "name(20)", // a prefix: it is a LONGTEXT
             _ => "name",
         };
         let unique = format!("CREATE UNIQUE INDEX u ON t ({column})");

@@ -99,6 +99,8 @@ pub(crate) fn sort(error: &dyn DatabaseError) -> Sort {
     match error.number() {
         // duplicates; 1048 is also how the guard of an upsert speaks (`statement.rs`)
         1022 | 1048 | 1062 | 1169 | 1586 | 1761 | 1762 | 1859 => Sort::Taken,
+        // waited for a lock, or took too long, most likely because of one
+        1205 | 1969 | 3024 => Sort::Locked,
         // foreign keys, checks of MySQL and of MariaDB, no default, no partition
         1216 | 1217 | 1451 | 1452 | 3819 | 4025 | 1364 | 1526 => Sort::Row,
         // out of range, truncated, not a value of the column, too long, row or packet too large

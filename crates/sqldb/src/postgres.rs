@@ -64,6 +64,8 @@ pub(crate) fn sort(error: &dyn DatabaseError) -> Sort {
     let code = error.code().unwrap_or_default();
     match code.as_ref() {
         "23505" => return Sort::Taken,
+        // took too long, most likely because of a lock
+        "55P03" | "57014" => return Sort::Locked,
         // shut down, crashed, starting; idle for too long inside a transaction
         "57P01" | "57P02" | "57P03" | "25P03" => return Sort::Lost,
         // "cannot execute in a read-only transaction": a standby, until it is promoted

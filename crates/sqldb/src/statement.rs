@@ -173,6 +173,23 @@ impl Names {
         (sql, params)
     }
 
+    /// The same, without waiting: rows that others have locked are left out. SQLite has no such rows.
+    pub(crate) fn lock_free<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a str>,
+    ) -> (String, Vec<Param<'a>>) {
+        let (sql, params) = self.lock(keys);
+        (format!("{sql} SKIP LOCKED"), params)
+    }
+
+    /// Key and version of some rows, locked or not.
+    pub(crate) fn look<'a>(&self, keys: impl Iterator<Item = &'a str>) -> (String, Vec<Param<'a>>) {
+        let (these, params) = self.keys(keys);
+        let (key, version, table) = (self.key(), self.version(), &self.table);
+        let sql = format!("SELECT {key}, {version} FROM {table} WHERE {these}");
+        (sql, params)
+    }
+
     /// Rows in the order of their keys.
     pub(crate) fn scan<'a>(
         &self,

@@ -82,8 +82,14 @@ pub struct Flush {
 pub enum Wrote {
     Written,
     Already,
-    Conflict { sql_version: i64 },
-    Refused { why: Box<str> },
+    Conflict {
+        sql_version: i64,
+    },
+    Refused {
+        why: Box<str>,
+    },
+    /// Somebody else has locked it: later, and the others need not wait.
+    Busy,
 }
 
 /// What SQL had of a key.

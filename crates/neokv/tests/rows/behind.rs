@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::node::call;
-use crate::sql::{Backend, Rows, text, until};
+use crate::sql::{Backend, Lock, Rows, number, text, until};
 
 /// What somebody else does to the database.
 fn edit(rows: &Rows, statement: &str) {
@@ -112,4 +112,37 @@ fn refused(backend: Backend, refuse: &str, take: &str) {
         .unwrap();
     call::<i64>(client, "ROW.WAITSQL users:13");
     assert_eq!(rows.sql().age("13"), Some((1, 13)));
+}
+
+#[test]
+fn a_row_that_somebody_has_locked_in_sql_blocks_nobody() {
+    let Some(backend) = Backend::of(databases::Engine::Postgres) else {
+        return;
+    };
+    let rows = Rows::start_with(backend, &["--table-statement-timeout-ms", "500"]);
+    let client = &mut rows.client();
+    // In one region, so that they are written together.
+    let set = |client: &mut redis::Connection, age: i64| {
+        for n in 0..20 {
+            call::<i64>(client, &format!("HSET users:{{x}}{n} age {age}"));
+        }
+    };
+    let sql = rows.sql();
+    let have = |age: i64| {
+        let ages = (0..20).map(|n| sql.age(&format!("{{x}}{n}")));
+        ages.filter(|it| it.is_some_and(|it| it.1 == age)).count()
+    };
+    set(client, 1);
+    rows.drain();
+    let query = "SELECT * FROM users WHERE __key__ = '{x}7' FOR UPDATE";
+    let lock = Lock::take(&rows, query);
+    for age in 2..=4 {
+        set(client, age);
+        until("SQL has all others", || have(age) == 19);
+    }
+    assert_eq!(sql.age("{x}7"), Some((1, 1)));
+    assert_eq!((number(client, "dirty"), number(client, "dead")), (1, 0));
+    drop(lock);
+    rows.drain();
+    assert_eq!((have(4), sql.age("{x}7")), (20, Some((4, 4))));
 }

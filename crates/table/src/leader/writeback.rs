@@ -3,7 +3,7 @@
 //! ```text
 //!   dirty ──► queued ──linger──► flying ──Written, Already──► settling (Flushed proposed) ──► applied: clean, or queued again
 //!               ▲                  │  └──Refused, Conflict──► dying (Dead proposed) ────────► applied: dead letter
-//!               └────── fault ─────┘
+//!               └─── fault, Busy ──┘
 //! ```
 //!
 //! The one idea: how a row is guarded says what this leader *knows*. `sure` is what SQL had by its own answer, or by the log; `tried`
@@ -339,6 +339,7 @@ impl Writeback {
                 for sent in batch.rows {
                     let id = sent.id.clone();
                     match wrote.next() {
+                        Some(Wrote::Busy) => self.later(sent, now),
                         Some(wrote) => self.on_wrote(sent, wrote, batch.taken, out),
                         None => self.again(sent), // not answered: in doubt, like after a fault
                     }
@@ -369,6 +370,16 @@ impl Writeback {
         }
     }
 
+    /// It was left out: behind all others.
+    fn later(&mut self, sent: Sent, now: u64) {
+        if self.owed.contains_key(&sent.id) {
+            let number = self.queue(&sent.id, now, false);
+            if let Some(owed) = self.owed.get_mut(&sent.id) {
+                owed.stage = Stage::Queued(number);
+            }
+        }
+    }
+
     fn on_wrote(&mut self, sent: Sent, wrote: Wrote, taken: u64, out: &mut Vec<Action>) {
         let Some(owed) = self.owed.get_mut(&sent.id) else {
             return;
@@ -386,6 +397,7 @@ impl Writeback {
                 });
                 return;
             }
+            Wrote::Busy => return,
             Wrote::Refused { why } => (DeadKind::Refused, why),
             Wrote::Conflict { sql_version } => {
                 let expected = match sent.high {

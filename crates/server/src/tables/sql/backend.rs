@@ -126,11 +126,13 @@ impl Backend {
                     Flushed::Written | Flushed::Already => of.flushed_rows += 1,
                     Flushed::Conflict { .. } => of.conflicting_rows += 1,
                     Flushed::Refused { .. } => of.refused_rows += 1,
+                    Flushed::Busy => {}
                 }
             }
         });
         let wrote = |flushed| {
             let (counter, wrote) = match flushed {
+                Flushed::Busy => return Wrote::Busy,
                 Flushed::Written => (&counters.flushed_rows, Wrote::Written),
                 Flushed::Already => (&counters.flushed_rows, Wrote::Already),
                 Flushed::Conflict { sql_version } => {
