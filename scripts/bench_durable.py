@@ -1,12 +1,14 @@
 """The durable rows of `make bench`: redis-server with an append-only file beside neokv with its log and RocksDB.
 
 In two shapes. *Pinned*: servers on core 0 (neokv with one shard), the load generator on core 1, for the CPU of an operation.
-*Whole machine*: nothing pinned, each server as it starts by itself, for the rate that a user of this machine gets. Data is on a
-real disk. Also here: neokv in memory, because some targets are ratios to it; what either writes to the disk; and `nothing`, a
+*Whole machine*: nothing pinned, for the rate that a user of this machine gets. There neokv runs with a core for every CPU that the
+load generator (one thread) leaves, which targets are judged by, and beside it as it starts by itself, with one for every CPU
+(`every`). Data is on a real disk. Also here: neokv in memory, because some targets are ratios to it; what either writes to the disk; and `nothing`, a
 server that appends what comes to a file, syncs it once per turn and answers +OK: the bound of what any server can reach with
 this load generator, so that a target above it shows as what it is.
 """
 
+import os
 import random
 import time
 
@@ -95,17 +97,19 @@ def row(label, clients, pipeline, names, found, notes):
 
 def measure_writes(args, turns, sync, pinned):
     """All commands, with 50 and 500 clients, on fresh servers per number of clients."""
-    core, shards = ("0", 1) if pinned else (None, None)
+    core, shards = ("0", 1) if pinned else (None, max(1, (os.cpu_count() or 2) - 1))
     turns.core = "1" if pinned else None
-    names = ["redis", "neokv", "memory", "nothing"]
+    names = ["redis", "neokv", "memory", "nothing"] if pinned else ["redis", "neokv", "every", "memory", "nothing"]
     header(names, f"writes, fsync {sync}, {'pinned' if pinned else 'whole machine'} (redis --appendfsync {sync}, "
-                  f"neokv --log-sync {sync}, neokv --engine memory, nothing --sync)")
+                  f"neokv --log-sync {sync}, {'' if pinned else 'every: with a core per CPU, '}neokv --engine memory, nothing --sync)")
     results = []
     for clients in args.clients:
         servers = {"redis": Server("redis", cores=core, sync=sync),
                    "neokv": Server("neokv", neokv=args.neokv, cores=core, shards=shards, sync=sync),
                    "memory": Server("neokv", neokv=args.neokv, cores=core, shards=shards),
                    "nothing": Server("nothing", neokv=args.nothing, cores=core, sync=sync)}
+        if not pinned:
+            servers["every"] = Server("neokv", neokv=args.neokv, shards=None, sync=sync)
         try:
             for server in servers.values():
                 server.start()
