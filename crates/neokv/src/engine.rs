@@ -24,9 +24,6 @@ impl Node {
 
 /// Starts a node, or says in one line why not.
 pub fn start(settings: Settings) -> Result<Node, String> {
-    if settings.sched_batch {
-        server::schedule_as_batch();
-    }
     match settings.engine {
         Engine::Memory if settings.import.is_some() => Err(
             "--import: the engine memory reads --dbfilename in --dir at every start; put the file there"
@@ -35,10 +32,13 @@ pub fn start(settings: Settings) -> Result<Node, String> {
         Engine::Memory if settings.cluster.is_asked_for() => {
             Err("--engine memory: a cluster node keeps what it acknowledges; leave the engine at rocksdb".into())
         }
-        Engine::Memory => Ok(Node {
-            server: server::start(settings).map_err(|error| error.to_string())?,
-            _data: None,
-        }),
+        Engine::Memory => {
+            schedule(&settings, false);
+            Ok(Node {
+                server: server::start(settings).map_err(|error| error.to_string())?,
+                _data: None,
+            })
+        }
         Engine::Rocksdb => {
             let data = DataDir::lock(&settings.dir).map_err(|error| error.to_string())?;
             import::run(&settings, &data)?;
@@ -46,6 +46,7 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             let stores = open(&settings, &data)?;
             let is_cluster = settings.cluster.is_asked_for()
                 || server::cluster::is_cluster_data(&*stores.rows)?;
+            schedule(&settings, !is_cluster && settings.num_shards == 1);
             let started = match is_cluster {
                 true => server::cluster::start_cluster(settings, stores),
                 false => server::start_durable(settings, stores),
@@ -55,6 +56,14 @@ pub fn start(settings: Settings) -> Result<Node, String> {
                 _data: Some(data),
             })
         }
+    }
+}
+
+/// How the threads that serve are scheduled. On a durable node alone with one core, whoever is woken is whom the clients
+/// wait for (decision 24).
+fn schedule(settings: &Settings, is_one_alone: bool) {
+    if settings.sched_batch.unwrap_or(!is_one_alone) {
+        server::schedule_as_batch();
     }
 }
 

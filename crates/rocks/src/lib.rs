@@ -26,6 +26,7 @@
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
 mod ahead;
+mod background;
 mod behind;
 mod db;
 mod directory;

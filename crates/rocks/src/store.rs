@@ -22,6 +22,7 @@ use rust_rocksdb::{
     WriteBatch, WriteOptions, properties,
 };
 
+use crate::background::step_back;
 use crate::db::Db;
 use crate::families;
 use crate::filter::Garbage;
@@ -106,7 +107,16 @@ impl Store {
         let mut options = families::database(settings);
         options.add_event_listener(Listener(work.clone()));
         let families = families::descriptors(settings, &cache, &garbage);
-        let db = Db::open(&options, path, families).map_err(|error| refused(path, &error))?;
+        // Threads that flush are started here, and are scheduled as the one that starts them.
+        let opened = std::thread::scope(|scope| {
+            let opening = scope.spawn(|| {
+                step_back();
+                Db::open(&options, path, families)
+            });
+            opening.join()
+        });
+        let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let db = opened.map_err(|error| refused(path, &error))?;
         let db = Arc::new(db);
         // Set once, here: nobody else has this `garbage` yet.
         let _ = garbage.db.set(Arc::downgrade(&db));

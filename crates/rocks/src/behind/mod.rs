@@ -34,6 +34,7 @@ use keyspace::rows::{
     RowStore, State, StoreStats, Tier, WriteError,
 };
 
+use crate::background::step_back;
 use batch::Batch;
 pub use limits::Limits;
 use line::{Line, Work};
@@ -56,7 +57,10 @@ impl Behind {
         let (store, shared) = (below.clone(), line.clone());
         let thread = std::thread::Builder::new()
             .name("row-writer".into())
-            .spawn(move || run(&*store, &shared))?;
+            .spawn(move || {
+                step_back();
+                run(&*store, &shared);
+            })?;
         Ok(Arc::new(Behind {
             below,
             line,

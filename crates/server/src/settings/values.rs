@@ -41,7 +41,8 @@ pub struct Settings {
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
-    pub sched_batch: bool,
+    /// `None`: as it is best for this kind of node.
+    pub sched_batch: Option<bool>,
     pub redis_port: u16,
     /// 0: none.
     pub http_port: u16,
@@ -165,7 +166,7 @@ impl Default for Settings {
             tables: TableSettings::default(),
             import: None,
             num_shards: 0,
-            sched_batch: true,
+            sched_batch: None,
             redis_port: 0,
             http_port: 0,
             bind: Vec::new(),
@@ -262,7 +263,11 @@ impl Settings {
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
-        self.sched_batch = self.flag("sched-batch");
+        self.sched_batch = match self.text("sched-batch").as_str() {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        };
         self.num_shards = match self.int("num-shards") {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n as usize,

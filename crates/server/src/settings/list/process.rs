@@ -21,9 +21,9 @@ pub(super) const ROWS: &[Setting] = &[
     )),
     at_start(row(
         "sched-batch",
-        Kind::Bool,
-        "yes",
-        "Threads that are woken do not preempt others (SCHED_BATCH): less CPU per command on busy machines. Turn it off if other programs keep the CPUs busy and latency counts more.",
+        Kind::Choice(&["auto", "yes", "no"]),
+        "auto",
+        "Threads that are woken do not preempt others (SCHED_BATCH): less CPU per command on busy machines. Turn it off if other programs keep the CPUs busy and latency counts more. auto: yes, except on a durable node alone with one core.",
     )),
     flagged(
         "redis-port",
