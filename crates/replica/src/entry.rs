@@ -42,9 +42,6 @@ const KIND_ROWS: u8 = 2;
 const KIND_EXPIRE: u8 = 3;
 const KIND_DIGEST: u8 = 4;
 
-static CRC32C: crc::Crc<u32, crc::Table<16>> =
-    crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
-
 /// A payload that cannot be applied. It is in the log, so the region must stop here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryError {

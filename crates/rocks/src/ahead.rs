@@ -8,12 +8,18 @@
 //!
 //! Zeros behind the last record are what raft-engine finds in reserved room after a crash anyway: the
 //! end of the log.
+//!
+//! Bytes over such blocks that are about to be synced go to the device without a way through the page
+//! cache ([`crate::direct`]).
 
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
+
+use crate::direct::Direct;
 
 /// Blocks come in steps of this size.
 const STEP: u64 = 256 << 10;
@@ -21,7 +27,31 @@ const STEP: u64 = 256 << 10;
 static ZEROS: [u8; STEP as usize] = [0; STEP as usize];
 
 /// Another file system, with blocks ahead.
-pub(crate) struct Ahead<F>(pub Arc<F>);
+pub(crate) struct Ahead<F> {
+    below: Arc<F>,
+    /// Whether what is written now will be synced at once; `None`: all goes through `below`, whose files are not
+    /// the system's.
+    syncing: Option<Arc<AtomicBool>>,
+}
+
+impl<F> Ahead<F> {
+    pub fn new(below: Arc<F>, syncing: Option<Arc<AtomicBool>>) -> Self {
+        Ahead { below, syncing }
+    }
+
+    fn file<H>(&self, path: &Path, below: H) -> File<H> {
+        File {
+            below: Arc::new(below),
+            path: path.into(),
+        }
+    }
+}
+
+/// An open file, and where it is.
+pub(crate) struct File<H> {
+    below: Arc<H>,
+    path: PathBuf,
+}
 
 pub(crate) struct Writer<W> {
     below: W,
@@ -31,51 +61,71 @@ pub(crate) struct Writer<W> {
     blocks_to: u64,
     /// Up to here raft-engine wants room; what is behind it would not be cut off when the file ends.
     room_to: u64,
+    /// The way past the page cache, and when it is taken.
+    direct: Option<(Direct, Arc<AtomicBool>)>,
+}
+
+impl<H: Handle> Handle for File<H> {
+    fn truncate(&self, offset: usize) -> io::Result<()> {
+        self.below.truncate(offset)
+    }
+
+    fn file_size(&self) -> io::Result<usize> {
+        self.below.file_size()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.below.sync()
+    }
 }
 
 impl<F: FileSystem> FileSystem for Ahead<F> {
-    type Handle = F::Handle;
+    type Handle = File<F::Handle>;
     type Reader = F::Reader;
     type Writer = Writer<F::Writer>;
 
-    fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<F::Handle> {
-        self.0.create(path)
+    fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<File<F::Handle>> {
+        let below = self.below.create(path.as_ref())?;
+        Ok(self.file(path.as_ref(), below))
     }
 
-    fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<F::Handle> {
-        self.0.open(path, permission)
+    fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<File<F::Handle>> {
+        let below = self.below.open(path.as_ref(), permission)?;
+        Ok(self.file(path.as_ref(), below))
     }
 
     fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.0.delete(path)
+        self.below.delete(path)
     }
 
     fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
-        self.0.rename(from, to)
+        self.below.rename(from, to)
     }
 
     fn reuse<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
-        self.0.reuse(from, to)
+        self.below.reuse(from, to)
     }
 
     fn delete_metadata<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.0.delete_metadata(path)
+        self.below.delete_metadata(path)
     }
 
     fn exists_metadata<P: AsRef<Path>>(&self, path: P) -> bool {
-        self.0.exists_metadata(path)
+        self.below.exists_metadata(path)
     }
 
-    fn new_reader(&self, handle: Arc<F::Handle>) -> io::Result<F::Reader> {
-        self.0.new_reader(handle)
+    fn new_reader(&self, handle: Arc<File<F::Handle>>) -> io::Result<F::Reader> {
+        self.below.new_reader(handle.below.clone())
     }
 
-    fn new_writer(&self, handle: Arc<F::Handle>) -> io::Result<Writer<F::Writer>> {
+    fn new_writer(&self, handle: Arc<File<F::Handle>>) -> io::Result<Writer<F::Writer>> {
+        let syncing = self.syncing.clone();
         Ok(Writer {
             blocks_to: handle.file_size()? as u64,
-            below: self.0.new_writer(handle)?,
+            below: self.below.new_writer(handle.below.clone())?,
             at: 0,
             room_to: 0,
+            direct: syncing.and_then(|syncing| Some((Direct::open(&handle.path)?, syncing))),
         })
     }
 }
@@ -94,11 +144,33 @@ impl<W: Write + Seek> Writer<W> {
         }
         self.below.seek(SeekFrom::Start(self.at)).map(drop)
     }
+
+    /// Writes past the page cache, if that is a way now; false if it is not.
+    fn write_direct(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let Some((direct, syncing)) = &mut self.direct else {
+            return Ok(false);
+        };
+        let is_over_blocks =
+            Direct::end_of(self.at, bytes.len()).is_some_and(|end| end <= self.blocks_to);
+        if !is_over_blocks || !syncing.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        direct.write(self.at, bytes)?;
+        let end = self.at + bytes.len() as u64;
+        self.at = self.below.seek(SeekFrom::Start(end))?;
+        Ok(true)
+    }
 }
 
 impl<W: Write + Seek> Write for Writer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.write_direct(bytes)? {
+            return Ok(bytes.len());
+        }
         let written = self.below.write(bytes)?;
+        if let Some((direct, _)) = &mut self.direct {
+            direct.follow(self.at, bytes.get(..written).unwrap_or_default());
+        }
         self.at += written as u64;
         if self.at > self.blocks_to {
             self.blocks_to = self.at;
@@ -115,6 +187,9 @@ impl<W: Write + Seek> Write for Writer<W> {
 impl<W: Seek> Seek for Writer<W> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = self.below.seek(to)?;
+        if let Some((direct, _)) = &mut self.direct {
+            direct.forget();
+        }
         Ok(self.at)
     }
 }
@@ -122,6 +197,9 @@ impl<W: Seek> Seek for Writer<W> {
 impl<W: WriteExt> WriteExt for Writer<W> {
     fn truncate(&mut self, offset: usize) -> io::Result<()> {
         self.below.truncate(offset)?;
+        if let Some((direct, _)) = &mut self.direct {
+            direct.forget();
+        }
         self.at = offset as u64;
         self.blocks_to = self.at;
         self.room_to = self.at;
@@ -143,11 +221,10 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn zeros_are_ahead_of_what_is_written_and_never_over_it() {
+    fn zeros_are_ahead(syncing: Option<Arc<AtomicBool>>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let files = Ahead(Arc::new(DefaultFileSystem));
+        let files = Ahead::new(Arc::new(DefaultFileSystem), syncing.clone());
         let handle = Arc::new(files.create(&path).unwrap());
         let mut writer = files.new_writer(handle.clone()).unwrap();
         writer.write_all(b"head").unwrap();
@@ -156,6 +233,9 @@ mod tests {
         let mut wanted = b"head".to_vec();
         for n in 0..200u8 {
             let part = vec![n; usize::from(n) * 97];
+            if let Some(syncing) = &syncing {
+                syncing.store(n % 5 != 4, Ordering::Relaxed);
+            }
             writer.write_all(&part).unwrap();
             wanted.extend_from_slice(&part);
             let size = handle.file_size().unwrap();
@@ -186,5 +266,15 @@ mod tests {
         writer.allocate(5, 1000).unwrap();
         writer.write_all(b"!").unwrap();
         assert_eq!(handle.file_size().unwrap(), 1005);
+    }
+
+    #[test]
+    fn zeros_are_ahead_of_what_is_written_and_never_over_it() {
+        zeros_are_ahead(None);
+    }
+
+    #[test]
+    fn nor_past_the_page_cache() {
+        zeros_are_ahead(Some(Arc::default()));
     }
 }

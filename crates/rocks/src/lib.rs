@@ -6,7 +6,7 @@
 //!              FORMAT    version of everything below
 //!              IMPORTING, IMPORTED   which dump the data came from   imports.rs
 //!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs, regions/
-//!              log/      raft-engine: the log of all regions   log.rs, records.rs
+//!              log/      raft-engine: the log of all regions   log.rs, records.rs, ahead.rs, direct.rs
 //! ```
 //!
 //! **The one idea: the log is the only thing that is ever synced for a client.** Rows are written
@@ -29,6 +29,7 @@ mod ahead;
 mod background;
 mod behind;
 mod db;
+mod direct;
 mod directory;
 mod families;
 mod faulty;

@@ -20,6 +20,7 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use raft::eraftpb::{Entry, HardState};
@@ -50,13 +51,17 @@ pub struct Log<F: FileSystem = DefaultFileSystem> {
     engine: ManuallyDrop<Engine<Ahead<F>>>,
     /// Whether something was written that is not yet synced. Held during a write.
     unsynced: Mutex<bool>,
+    /// Whether what is being written will be synced at once: `ahead.rs` goes by it.
+    syncing: Arc<AtomicBool>,
     failure: OnceLock<String>,
 }
 
 impl Log {
     /// Opens the log in `path` ([`crate::DataDir::log`]), cutting a torn tail.
     pub fn open(path: &Path, settings: &LogSettings) -> Result<Arc<Log>, OpenError> {
-        Log::open_with(path, settings, Arc::new(DefaultFileSystem))
+        let syncing = Arc::new(AtomicBool::new(false));
+        let files = Ahead::new(Arc::new(DefaultFileSystem), Some(syncing.clone()));
+        Log::open_on(path, settings, files, syncing)
     }
 }
 
@@ -67,12 +72,21 @@ impl<F: FileSystem> Log<F> {
         settings: &LogSettings,
         files: Arc<F>,
     ) -> Result<Arc<Log<F>>, OpenError> {
+        Log::open_on(path, settings, Ahead::new(files, None), Arc::default())
+    }
+
+    fn open_on(
+        path: &Path,
+        settings: &LogSettings,
+        files: Ahead<F>,
+        syncing: Arc<AtomicBool>,
+    ) -> Result<Arc<Log<F>>, OpenError> {
         std::fs::create_dir_all(path).map_err(|error| OpenError::failed(path, error))?;
         records::check(path)?;
         let config = config(path, settings)?;
         // A hole in a region's indices makes it panic.
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            Engine::open_with_file_system(config, Arc::new(Ahead(files)))
+            Engine::open_with_file_system(config, Arc::new(files))
         }));
         let engine = match opened {
             Ok(Ok(engine)) => engine,
@@ -91,6 +105,7 @@ impl<F: FileSystem> Log<F> {
         Ok(Arc::new(Log {
             engine: ManuallyDrop::new(engine),
             unsynced: Mutex::new(false),
+            syncing,
             failure: OnceLock::new(),
         }))
     }
@@ -121,6 +136,7 @@ impl<F: FileSystem> Log<F> {
             return Ok(());
         }
         *unsynced = true;
+        self.syncing.store(sync, Ordering::Relaxed);
         self.guarded(|engine| engine.write(batch, sync))?;
         *unsynced = !sync;
         Ok(())

@@ -1,8 +1,8 @@
 //! Reading payloads without copying: everything borrows from the payload.
 
 use super::{
-    CHECKSUM_BYTES, CRC32C, EntryError, HEADER_BYTES, KIND_COMMANDS, KIND_DIGEST, KIND_EXPIRE,
-    KIND_ROWS, VERSION,
+    CHECKSUM_BYTES, EntryError, HEADER_BYTES, KIND_COMMANDS, KIND_DIGEST, KIND_EXPIRE, KIND_ROWS,
+    VERSION,
 };
 
 /// Whether a payload brings rows; nothing else of it is looked at.
@@ -63,7 +63,7 @@ pub fn decode(payload: &[u8]) -> Result<Decoded<'_>, EntryError> {
     };
     // The checksum is where it is in every version to come, so that a damaged version byte is not
     // taken for a newer program's.
-    if CRC32C.checksum(content) != u32::from_le_bytes(*checksum) {
+    if crc32c::crc32c(content) != u32::from_le_bytes(*checksum) {
         return Err(EntryError::Corrupt("checksum does not match"));
     }
     // Spans are u32.

@@ -1,8 +1,7 @@
 //! Building payloads, each in one buffer. The checksum goes last, when stamp and seed are known.
 
 use super::{
-    CHECKSUM_BYTES, CRC32C, HEADER_BYTES, KIND_COMMANDS, KIND_DIGEST, KIND_EXPIRE, KIND_ROWS,
-    VERSION,
+    CHECKSUM_BYTES, HEADER_BYTES, KIND_COMMANDS, KIND_DIGEST, KIND_EXPIRE, KIND_ROWS, VERSION,
 };
 
 /// Header and count: where the first command, or key, begins.
@@ -23,6 +22,17 @@ pub struct ExpireWriter {
 impl EntryWriter {
     pub fn new() -> EntryWriter {
         EntryWriter::default()
+    }
+
+    /// For about so many bytes of commands.
+    pub fn with_capacity(bytes: usize) -> EntryWriter {
+        let out = Vec::with_capacity(FIRST_BYTES + bytes + CHECKSUM_BYTES);
+        EntryWriter {
+            list: List {
+                out,
+                ..List::default()
+            },
+        }
     }
 
     /// `args` begins with the command's name.
@@ -140,7 +150,7 @@ fn seal(out: &mut Vec<u8>, kind: u8, stamp_ms: u64, seed: u64) {
     put_at(out, 0, &[VERSION, kind]);
     put_at(out, 2, &stamp_ms.to_le_bytes());
     put_at(out, 10, &seed.to_le_bytes());
-    let checksum = CRC32C.checksum(out);
+    let checksum = crc32c::crc32c(out);
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 

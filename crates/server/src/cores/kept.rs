@@ -30,6 +30,11 @@ impl Kept {
         self.bytes.len()
     }
 
+    /// About what they are in an entry of the log.
+    pub fn logged_bytes(&self) -> usize {
+        self.bytes.len() + 2 * self.spans.len() + 2 * self.ends.len()
+    }
+
     /// Empty again. Usual room is kept for the next commands, what an unusual one took is not.
     pub fn clear(&mut self) {
         empty(&mut self.bytes);

@@ -248,7 +248,8 @@ impl Core {
         };
         let stamp_ms = member.next_stamp(self.now_ms());
         let seed = self.next_seed();
-        let mut entry = EntryWriter::new();
+        let bytes = batches.iter().map(|batch| batch.commands.logged_bytes());
+        let mut entry = EntryWriter::with_capacity(bytes.sum());
         let mut serves = VecDeque::new();
         let mut count = 0;
         for table_entry in &entries {
