@@ -11,6 +11,7 @@ it does not depend on how fast the load generator is.
     scripts/bench.py --neokv … --only memory                     cpu, memory, hop, durable, cluster, rows
     scripts/bench.py --neokv … --load path/to/load --only cluster   three nodes beside etcd and Redis with replicas
     scripts/bench.py --neokv … --only durable --quick            one short round of each; not for comparing
+    scripts/bench.py --neokv … --only durable --durable-tables machine --clients 50 --durable-pipelines 1 --commands SET,INCR
 """
 
 import argparse
@@ -25,7 +26,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from bench_cluster import CLIENTS as CLUSTER_CLIENTS, IDLE_REGIONS, measure_cluster  # noqa: E402
-from bench_durable import measure_durable  # noqa: E402
+from bench_durable import READS, TABLES as DURABLE_TABLES, WRITES, measure_durable  # noqa: E402
 from bench_rows import measure_rows  # noqa: E402
 from servers import Client, Server, encode  # noqa: E402
 
@@ -135,7 +136,7 @@ def measure_cpu(args):
         print(f"\n{'command':<13}{'P':>3} {'redis/s':>10}{'neokv/s':>11} {'p50 ms':>13}{'p99 ms':>14}"
               f" {'cpu µs/op':>15} {'ratio':>6} {'target':>7}")
         for pipeline in args.pipelines:
-            for name in args.commands:
+            for name in [name for name in COMMANDS if args.commands is None or name in args.commands]:
                 results.append(measure_one(args, servers, name, pipeline))
     finally:
         for server in servers.values():
@@ -246,14 +247,18 @@ def measure_hop(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--neokv", required=True, help="path of the neokv binary (release)")
-    parser.add_argument("--commands", nargs="+", default=list(COMMANDS), help=f"of {', '.join(COMMANDS)}")
+    known = list(dict.fromkeys([*COMMANDS, *WRITES, *READS]))
+    parser.add_argument("--commands", nargs="+", help=f"of {', '.join(known)}; commas will do too (all)")
     parser.add_argument("--pipelines", nargs="+", type=int, default=[1, 16, 64])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, help="of load per round (1.5; of the cluster rows 5)")
+    parser.add_argument("--seconds", type=float, help="of load per round (1.5; of the durable rows 1, of the cluster rows 5)")
     parts = ["cpu", "memory", "hop", "durable", "cluster", "rows"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--clients", nargs="+", type=int, default=[50, 500], help="of the durable writes")
-    parser.add_argument("--load", help="path of the load generator of the cluster rows (release build of crates/load)")
+    parser.add_argument("--durable-pipelines", nargs="+", type=int, help="of the durable rows (those of --pipelines that are 1 or 16)")
+    parser.add_argument("--durable-tables", nargs="+", choices=DURABLE_TABLES, default=DURABLE_TABLES)
+    parser.add_argument("--generator", choices=["bursts", "redis-benchmark"], default="bursts", help="of the durable rows")
+    parser.add_argument("--load", help="path of the load generator of the cluster rows (release build of crates/load); others are beside it")
     parser.add_argument("--cluster-clients", nargs="+", type=int, default=CLUSTER_CLIENTS)
     parser.add_argument("--cluster-shards", type=int, default=1, help="cores of each neokv node in the cluster rows")
     parser.add_argument("--cluster-regions", type=int, default=6, help="regions of the neokv cluster; their leaders are spread")
@@ -267,14 +272,19 @@ def main():
     if args.quick:
         args.rounds = 1
     cluster_seconds = args.seconds or (1.0 if args.quick else 5.0)
+    args.durable_seconds = args.seconds or (0.3 if args.quick else 1.0)
     args.seconds = args.seconds or (0.3 if args.quick else 1.5)
     if args.load is None:
         args.load = os.path.join(os.path.dirname(args.neokv), "load")
     args.nothing = os.path.join(os.path.dirname(args.load), "nothing")
+    args.bursts = os.path.join(os.path.dirname(args.load), "bursts")
     # Ended from outside: still through every `finally`, which ends the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    args.durable_pipelines = [depth for depth in args.pipelines if depth in (1, 16)] or [1, 16]
-    unknown = [name for name in args.commands if name not in COMMANDS]
+    if args.durable_pipelines is None:
+        args.durable_pipelines = [depth for depth in args.pipelines if depth in (1, 16)] or [1, 16]
+    if args.commands is not None:
+        args.commands = [name for names in args.commands for name in names.split(",")]
+    unknown = [name for name in args.commands or () if name not in known]
     if unknown:
         parser.error(f"unknown commands: {', '.join(unknown)}")
 

@@ -4,12 +4,20 @@ In two shapes. *Pinned*: servers on core 0 (neokv with one shard), the load gene
 *Whole machine*: nothing pinned, for the rate that a user of this machine gets. There neokv runs with a core for every CPU that the
 load generator (one thread) leaves, which targets are judged by, and beside it as it starts by itself, with one for every CPU
 (`every`). Data is on a real disk. Also here: neokv in memory, because some targets are ratios to it; what either writes to the disk; and `nothing`, a
-server that appends what comes to a file, syncs it once per turn and answers +OK: the bound of what any server can reach with
+server that writes what comes to a file, syncs it once per turn and answers +OK: the bound of what any server can reach with
 this load generator, so that a target above it shows as what it is.
+
+The load generator is `bursts` (crates/load): redis-benchmark spends more on a request than the servers do, and where it is the slower
+side all servers look alike (`--generator redis-benchmark` for comparison). All servers of a table are up, one at a time has something
+to do: after its turn the next waits until it is *quiet*, so that nobody pays for what another put off. CPU is counted twice:
+`cpu`, what the server spent in the measured time per operation in it; `all`, what it spent from the first command until it is
+quiet again per operation from the first to the last. The second has flushes and compactions in it, and targets of writes are judged by it.
 """
 
+import json
 import os
 import random
+import subprocess
 import time
 
 from servers import Client, Server
@@ -36,6 +44,15 @@ WRITE_TARGETS = {50: 1.5, 500: 2.0}  # throughput as a multiple of Redis' with a
 WRITE_CPU_TARGET = 2.5               # CPU per write as a multiple of the memory engine's, pipeline 16
 HOT_CPU_TARGET = 1.1                 # CPU per hot GET as a multiple of the memory engine's
 SMALL_CACHE = 4 << 20                # bytes of row cache that make every GET of KEYS keys miss it
+WARM_SECONDS = 0.1                   # of load before counting begins
+YARDSTICKS = ("memory", "nothing")   # put nothing off: half the seconds tell as much of them
+QUIET_SHARE = 0.02                   # of a CPU: a server that takes less is quiet
+QUIET_SECONDS = 0.2                  # for so long
+QUIET_LIMIT = 15.0                   # seconds that are waited for it at most
+
+# name -> the tables of writes: fsync, pinned
+WRITE_TABLES = {"machine": ("always", False), "pinned": ("always", True), "everysec": ("everysec", True)}
+TABLES = [*WRITE_TABLES, "reads", "disk"]
 
 
 def preload(server, send_all, keys):
@@ -56,41 +73,91 @@ def verdict(good, target, sign):
     return "" if target is None else f"{sign} {target} {'met' if good else 'MISSED'}"
 
 
+def quiet(server):
+    """Waits until a server has come to rest; seconds that it took, or None if it never did."""
+    begin = since = time.monotonic()
+    spent = server.cpu_seconds()
+    while since - begin < QUIET_LIMIT:
+        time.sleep(QUIET_SECONDS)
+        now, total = time.monotonic(), server.cpu_seconds()
+        if total - spent < QUIET_SHARE * (now - since):
+            return since - begin
+        since, spent = now, total
+    return None
+
+
 class Turns:
-    """The same load on several servers in turns; per server the middle round by throughput."""
+    """The same load on several servers in turns, all others quiet; per server the middle round by throughput."""
 
     def __init__(self, args, load):
         self.args = args
         self.load = load
         self.core = "1"
 
-    def run(self, servers, command, space, pipeline, clients):
+    def bursts(self, server, seconds, command, space, pipeline, clients):
+        """One run of `bursts`; `began` is what the server had spent before the first of `all_operations`."""
+        line = [self.args.bursts, "--address", f"127.0.0.1:{server.port}", "--clients", str(clients), "--pipeline", str(pipeline),
+                "--range", str(space), "--seconds", str(seconds), "--warm", str(WARM_SECONDS),
+                "--pids", str(server.process.pid), "--"] + command
+        if self.core is not None:
+            line = ["taskset", "-c", self.core] + line
+        output = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        if not server.alive():
+            raise SystemExit(f"{server.kind} died:\n{server.tail()}")
+        if output.returncode != 0:
+            raise SystemExit(f"{server.kind}, {' '.join(command[:2])}: {output.stderr}")
+        run = json.loads(output.stdout)
+        if run["errors"] or not run["operations"]:
+            raise SystemExit(f"{server.kind}, {' '.join(command[:2])}: {run['errors']} errors, {run['first_error']}")
+        run["began"] = run.pop("servers")[0]["began"]
+        return run
+
+    def redis_benchmark(self, server, seconds, command, space, pipeline, clients):
+        """As many requests as take about the seconds asked for; connecting is in what they cost."""
+        warm = max(clients * pipeline * 4, 2_000)
+        rps = self.load(server, command, space, pipeline, warm, self.core, clients)["rps"]
+        requests = max(warm, int(rps * seconds))
+        quiet(server)
+        began = server.cpu_seconds()
+        run = self.load(server, command, space, pipeline, requests, self.core, clients)
+        return dict(run, began=began, all_operations=requests)
+
+    def turn(self, server, *load):
+        """Load, and until the server is quiet again."""
+        run = (self.bursts if self.args.generator == "bursts" else self.redis_benchmark)(server, *load)
+        run["quiet_s"] = quiet(server)
+        run["all_us"] = (server.cpu_seconds() - run["began"]) / run["all_operations"] * 1e6
+        return run
+
+    def run(self, servers, *load):
         runs = {name: [] for name in servers}
-        requests = {}
-        for name, server in servers.items():
-            warm = max(clients * pipeline * 4, 2_000)
-            rps = self.load(server, command, space, pipeline, warm, self.core, clients)["rps"]
-            requests[name] = max(warm, int(rps * self.args.seconds))
         for n in range(self.args.rounds):
             for name in (list(servers) if n % 2 == 0 else reversed(list(servers))):
-                runs[name].append(self.load(servers[name], command, space, pipeline, requests[name], self.core, clients))
+                seconds = self.args.durable_seconds / (2 if name in YARDSTICKS else 1)
+                runs[name].append(self.turn(servers[name], seconds, *load))
         middle = {}
         for name, rounds in runs.items():
             middle[name] = sorted(rounds, key=lambda run: run["rps"])[len(rounds) // 2]
         return middle, runs
 
 
+def restless(runs):
+    """Who was still busy when the next had its turn."""
+    names = [name for name, rounds in runs.items() if any(run["quiet_s"] is None for run in rounds)]
+    return f"NOT QUIET after {QUIET_LIMIT:.0f} s: {', '.join(names)}" if names else ""
+
+
 def header(names, what):
     print(f"\n{what}\n{'':<10}{'clients':>8}{'P':>4}  {' '.join(f'{name + chr(47) + chr(115):>12}' for name in names)}  "
-          f"{'x redis':>7}  {'p50/p99 ms (' + ', '.join(names) + ')':<44} cpu µs/op ({', '.join(names)})")
+          f"{'x redis':>7}  {'p50/p99 ms (' + ', '.join(names) + ')':<52} cpu/all µs per op ({', '.join(names)})")
 
 
 def row(label, clients, pipeline, names, found, notes):
     rates = " ".join(f"{found[name]['rps']:>12,.0f}" for name in names)
     times = ", ".join(f"{found[name]['p50_ms']:.2f}/{found[name]['p99_ms']:.2f}" for name in names)
-    cpu = ", ".join(f"{found[name]['cpu_us']:.2f}" for name in names)
+    cpu = ", ".join(f"{found[name]['cpu_us']:.2f}/{found[name]['all_us']:.2f}" for name in names)
     gain = found["neokv"]["rps"] / found["redis"]["rps"]
-    print(f"{label:<10}{clients:>8}{pipeline:>4}  {rates}  {gain:>7.2f}  {times:<44} {cpu:<24} {'; '.join(n for n in notes if n)}",
+    print(f"{label:<10}{clients:>8}{pipeline:>4}  {rates}  {gain:>7.2f}  {times:<52} {cpu:<44} {'; '.join(n for n in notes if n)}",
           flush=True)
     return gain
 
@@ -101,7 +168,8 @@ def measure_writes(args, turns, sync, pinned):
     turns.core = "1" if pinned else None
     names = ["redis", "neokv", "memory", "nothing"] if pinned else ["redis", "neokv", "every", "memory", "nothing"]
     header(names, f"writes, fsync {sync}, {'pinned' if pinned else 'whole machine'} (redis --appendfsync {sync}, "
-                  f"neokv --log-sync {sync}, {'' if pinned else 'every: with a core per CPU, '}neokv --engine memory, nothing --sync)")
+                  f"neokv --log-sync {sync}, {'' if pinned else 'every: with a core per CPU, '}neokv --engine memory, nothing --sync; load by {args.generator})")
+    writes = chosen(args, WRITES)
     results = []
     for clients in args.clients:
         servers = {"redis": Server("redis", cores=core, sync=sync),
@@ -113,20 +181,24 @@ def measure_writes(args, turns, sync, pinned):
         try:
             for server in servers.values():
                 server.start()
+            for server in servers.values():
+                quiet(server)
             for pipeline in args.durable_pipelines:
-                for name, (space, command) in WRITES.items():
+                for name, (space, command) in writes.items():
                     found, runs = turns.run(servers, command, space, pipeline, clients)
-                    for server in servers.values():
-                        with Client(server.port) as client:
-                            client.ask("DEL", "pushed")
+                    if "pushed" in command:
+                        for server in servers.values():
+                            with Client(server.port) as client:
+                                client.ask("DEL", "pushed")
+                            quiet(server)
                     bound = found["nothing"]["rps"] / found["redis"]["rps"]
-                    cost = found["neokv"]["cpu_us"] / found["memory"]["cpu_us"]
+                    cost = found["neokv"]["all_us"] / found["memory"]["all_us"]
                     gain = found["neokv"]["rps"] / found["redis"]["rps"]
                     target = WRITE_TARGETS.get(clients) if sync == "always" and not pinned else None
                     cost_target = WRITE_CPU_TARGET if pipeline == 16 and pinned else None
                     met, cheap = target is None or gain >= target, cost_target is None or cost <= cost_target
                     row(name, clients, pipeline, names, found,
-                        [verdict(met, target, "≥"), f"bound {bound:.2f} x redis", f"cpu {cost:.2f} x memory {verdict(cheap, cost_target, '≤')}"])
+                        [verdict(met, target, "≥"), f"bound {bound:.2f} x redis", f"all {cost:.2f} x memory {verdict(cheap, cost_target, '≤')}", restless(runs)])
                     results.append({"command": name, "sync": sync, "pinned": pinned, "clients": clients, "pipeline": pipeline,
                                     "found": found, "gain": gain, "bound": bound, "cost": cost, "rounds": runs,
                                     "met": None if target is None and cost_target is None else met and cheap})
@@ -139,7 +211,7 @@ def measure_writes(args, turns, sync, pinned):
 def measure_reads(args, turns, send_all):
     """Hot: in the row cache. Warm: the row cache is far too small, RocksDB's block cache has it."""
     names = ["redis", "neokv", "memory"]
-    header(names, "reads (warm: neokv with a row cache of 4 MB, so that RocksDB's blocks answer)")
+    header(names, f"reads (warm: neokv with a row cache of 4 MB, so that RocksDB's blocks answer; load by {args.generator})")
     keys = KEYS if not args.quick else KEYS // 10
     hot = {"redis": Server("redis", cores="0", sync="everysec"),
            "neokv": Server("neokv", neokv=args.neokv, cores="0", sync="everysec"),
@@ -150,14 +222,17 @@ def measure_reads(args, turns, send_all):
         for server in list(hot.values()) + [warm]:
             server.start()
             preload(server, send_all, keys)
+        for server in list(hot.values()) + [warm]:
+            quiet(server)
         for pipeline in args.durable_pipelines:
-            for name, (space, command) in READS.items():
+            for name, (space, command) in chosen(args, READS).items():
                 servers = dict(hot, neokv=warm) if name == "GET warm" else hot
                 found, runs = turns.run(servers, command, min(space, keys), pipeline, 50)
+                # Reads put nothing off, and before the window they fill the cache.
                 cost = found["neokv"]["cpu_us"] / found["memory"]["cpu_us"]
                 target = HOT_CPU_TARGET if name == "GET hot" else None
                 met = target is None or cost <= target
-                gain = row(name, 50, pipeline, names, found, [f"cpu {cost:.2f} x memory {verdict(met, target, '≤')}"])
+                gain = row(name, 50, pipeline, names, found, [f"cpu {cost:.2f} x memory {verdict(met, target, '≤')}", restless(runs)])
                 results.append({"command": name, "pipeline": pipeline, "found": found, "gain": gain, "cost": cost,
                                 "met": None if target is None else met, "rounds": runs})
     finally:
@@ -200,12 +275,22 @@ def settle(server, quiet=3.0, limit=60.0):
         time.sleep(0.2)
 
 
+def chosen(args, commands):
+    """Those that `--commands` selects; GET means both reads of that name."""
+    if args.commands is None:
+        return commands
+    return {name: row for name, row in commands.items() if name in args.commands or name.split()[0] in args.commands}
+
+
 def measure_durable(args, load, send_all):
     turns = Turns(args, load)
     results = []
-    for sync, pinned in (("always", False), ("always", True), ("everysec", True)):
-        results += measure_writes(args, turns, sync, pinned)
+    for table, (sync, pinned) in WRITE_TABLES.items():
+        if table in args.durable_tables and chosen(args, WRITES):
+            results += measure_writes(args, turns, sync, pinned)
     turns.core = "1"
-    results += measure_reads(args, turns, send_all)
-    results += measure_disk(args, send_all)
+    if "reads" in args.durable_tables and chosen(args, READS):
+        results += measure_reads(args, turns, send_all)
+    if "disk" in args.durable_tables and args.commands is None:
+        results += measure_disk(args, send_all)
     return results

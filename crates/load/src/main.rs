@@ -4,13 +4,14 @@
 //! operation is asked differs per target ([`resp`], [`cluster`], [`etcd`], [`rows`]); waiting, counting and timing are the same
 //! code ([`phase`]), so that what the client costs compares too. How many clients share a connection can be set for every
 //! target: a recv and a send may cost more than the operation itself, so stores compare only with as many per
-//! connection ([`link`], [`shared`]). It also reads what given server processes spent in exactly the measured time ([`cpu`]).
+//! connection ([`link`], [`shared`]). It also reads what given server processes spent in exactly the measured time ([`load::cpu`]).
 //! The result is one JSON object on the standard output.
+//!
+//! For a plain server, asked as cheaply as can be, there is `bursts` (`src/bin/bursts`).
 //!
 //! It is a tool of the benchmark, not a part of the product: nothing depends on it.
 
 mod cluster;
-mod cpu;
 mod etcd;
 mod link;
 mod phase;

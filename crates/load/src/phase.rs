@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use load::cpu;
 use serde_json::{Value, json};
 
-use crate::{Op, Settings, cpu};
+use crate::{Op, Settings};
 
 /// Where a phase is; clients look after each operation.
 const WAIT: u8 = 0;
@@ -111,9 +112,9 @@ struct Measured {
 fn conduct(settings: &Settings) -> Measured {
     let spent = || -> Vec<Option<f64>> {
         let pids = settings.pids.iter();
-        pids.map(|pid| cpu::seconds_of(&pid.to_string())).collect()
+        pids.map(|pid| cpu::seconds_of(*pid)).collect()
     };
-    let own = || cpu::seconds_of("self").unwrap_or(0.0);
+    let own = || cpu::seconds_of(std::process::id()).unwrap_or(0.0);
     STATE.store(WARM, Ordering::Relaxed);
     std::thread::sleep(Duration::from_secs_f64(settings.warm));
     let (servers_before, own_before, begin) = (spent(), own(), Instant::now());
