@@ -1,6 +1,7 @@
 //! The task of a session: read, run what is complete, write, again.
 //!
-//! Buffers are borrowed from the core while there is something in them; an idle session has none.
+//! Buffers are borrowed from the core while there is something in them; a session that is idle, or waits for the log, has
+//! none.
 
 use std::future::poll_fn;
 use std::io;
@@ -316,8 +317,21 @@ impl Connection {
         let is_durable = work.session.core.shared.durable.is_some();
         self.input.ahead.run_later = is_durable && !work.pending.is_empty();
         if !work.pending.is_empty() {
+            self.lend_buffers();
+            let work = &mut self.work;
             work.pending.settle(&mut work.session, &mut work.out).await;
         }
+    }
+
+    /// What is pending has been copied: while it is waited for, others may use the buffers that are empty. Hundreds
+    /// of sessions then read into the same few buffers, which stay in the CPU's cache.
+    fn lend_buffers(&mut self) {
+        let core = &self.work.session.core;
+        let out = self.work.out.buffer_mut();
+        if out.is_empty() {
+            core.give_buffer(std::mem::take(out));
+        }
+        self.input.give_back_drained(core);
     }
 
     /// Writes all replies.
@@ -379,13 +393,11 @@ impl Connection {
         let core = &work.session.core;
         core.give_buffer(std::mem::take(work.out.buffer_mut()));
         let input = &mut self.input;
-        if input.at >= input.buffer.len() {
-            core.give_buffer(std::mem::take(&mut input.buffer));
-        } else {
+        if !input.give_back_drained(core) {
             input.buffer.drain(..input.at);
+            input.at = 0;
+            input.ahead.forget();
         }
-        input.at = 0;
-        input.ahead.forget();
         work.session.publish();
         let waiting = input.buffer.len();
         work.session
@@ -396,6 +408,17 @@ impl Connection {
 }
 
 impl Input {
+    /// If all of it has been run the core gets the buffer back.
+    fn give_back_drained(&mut self, core: &Core) -> bool {
+        let is_drained = self.at >= self.buffer.len();
+        if is_drained {
+            core.give_buffer(std::mem::take(&mut self.buffer));
+            self.at = 0;
+            self.ahead.forget();
+        }
+        is_drained
+    }
+
     /// Makes room to read into: the core's buffer, or as much as the announced string needs, at once:
     /// room that is not used yet costs nothing, growing a long buffer copies it.
     pub(super) fn make_room(&mut self, core: &Core) {

@@ -46,6 +46,8 @@ pub struct Pending {
     /// By lane; empty until the first command for one.
     batches: Vec<Option<Box<Batch>>>,
     order: Vec<Source>,
+    /// By lane: replies that are in the output already; room used again.
+    taken: Vec<usize>,
     /// Bytes of the output that `order` knows of.
     known: usize,
     commands: usize,
@@ -218,7 +220,9 @@ impl Pending {
     }
 
     fn stitch(&mut self, core: &Core, out: &mut Reply) {
-        let mut taken = vec![0usize; self.batches.len()];
+        let taken = &mut self.taken;
+        taken.clear();
+        taken.resize(self.batches.len(), 0);
         let mut whole = core.take_buffer();
         let mut here = 0;
         for source in self.order.drain(..) {
