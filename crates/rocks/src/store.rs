@@ -60,6 +60,8 @@ pub struct Store {
     /// What is alive; one at a time tells.
     telling: Mutex<Told>,
     pub(crate) left: Mutex<Left>,
+    /// Held while a write becomes files: one at a time, their names are those of the families.
+    pub(crate) coming_in: Mutex<()>,
 }
 
 /// The open database; closed when the store and all its snapshots are gone.
@@ -139,6 +141,7 @@ impl Store {
             work,
             telling: Mutex::default(),
             left: Mutex::default(),
+            coming_in: Mutex::default(),
         };
         store.make_tiers_differ(path)?;
         Ok(Arc::new(store))

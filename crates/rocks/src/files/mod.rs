@@ -27,6 +27,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use keyspace::rows::{Changes, WriteError};
@@ -71,6 +72,10 @@ pub(crate) fn remove_leftovers(rows: &Path) -> Result<(), OpenError> {
 
 /// All of these changes, of any number of families.
 pub(crate) fn write(store: &Store, changes: &[&Changes]) -> Result<(), WriteError> {
+    let _one = store
+        .coming_in
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if makes_writers_wait(store) {
         return Err(store.busy());
     }

@@ -125,6 +125,33 @@ fn large_and_small_writes_in_turns_are_what_a_map_makes_of_them() {
 }
 
 #[test]
+fn large_writes_of_several_threads_do_not_mix() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    std::thread::scope(|scope| {
+        for home in 1..5 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..20 {
+                    let mut changes = Changes::new();
+                    for part in 0..40 {
+                        let key = key(home, &format!("{n}-{part}"));
+                        changes.put(Family::Data, &key, &[home as u8; LARGE / 40]);
+                    }
+                    store.write(&[&changes]).unwrap();
+                }
+            });
+        }
+    });
+    let rows = all(&*store);
+    assert_eq!(rows.len(), 4 * 20 * 40);
+    for ((_, key), value) in &rows {
+        let home = layout::i64_bytes(i64::from(value[0]));
+        assert_eq!(key[..8], home);
+    }
+}
+
+#[test]
 fn an_earlier_write_is_not_lost_behind_a_later_one() {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path());
