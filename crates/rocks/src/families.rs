@@ -94,6 +94,20 @@ pub(crate) fn of_files(settings: &StoreSettings, cache: &Cache, family: Family) 
     }
 }
 
+/// How files of rows are written that come into level 0.
+pub(crate) fn of_level_0(settings: &StoreSettings, cache: &Cache, family: Family) -> Options {
+    let plain = StoreSettings {
+        zstd_bottom: false,
+        ..settings.clone()
+    };
+    let mut options = of_files(&plain, cache, family);
+    if family != Family::Feed {
+        // Who writes a file takes the last of these.
+        options.set_compression_per_level(&[DBCompressionType::None]);
+    }
+    options
+}
+
 fn rows(settings: &StoreSettings, cache: &Cache, family: Family) -> Options {
     let by_key = matches!(family, Family::Metadata | Family::Data);
     let mut options = memtables(settings);

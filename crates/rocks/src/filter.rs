@@ -14,7 +14,8 @@
 //! still be there. What the flushed state itself orphans, no replay can reach.
 //!
 //! The metadata row is read later than the sub row was flushed, and flushes are atomic over
-//! families, so the metadata row seen is never older than the sub row.
+//! families, as is a large write that comes as files (`files/`), so the metadata row seen is never older than the
+//! sub row.
 //!
 //! **New pairs.** [`Alive`] is told now and then; databases get new index ids in between, and their
 //! rows may be compacted before the next telling. Index ids of a home only ever grow, so an id

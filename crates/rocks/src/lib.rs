@@ -6,13 +6,14 @@
 //!              FORMAT    version of everything below
 //!              IMPORTING, IMPORTED   which dump the data came from   imports.rs
 //!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs, regions/
+//!              rows/coming-in/   files of a write that is on its way   files/
 //!              log/      raft-engine: the log of all regions   log.rs, records.rs, ahead.rs, direct.rs
 //! ```
 //!
 //! **The one idea: the log is the only thing that is ever synced for a client.** Rows are written
-//! without a write-ahead log of their own; RocksDB flushes all families together (atomic flush), so
-//! after a crash it opens at one moment of the past, and the Raft log behind that moment is applied
-//! again. The log is truncated only behind a finished flush ([`keyspace::rows::RowStore::checkpoint`]).
+//! without a write-ahead log of their own; RocksDB flushes all families together (atomic flush), and takes in the files
+//! of a large write together, so after a crash it opens at one moment of the past, and the Raft log behind that moment
+//! is applied again. The log is truncated only behind a finished flush ([`keyspace::rows::RowStore::checkpoint`]).
 //!
 //! Invariants
 //! - A write is in every family or in none, after any crash.
@@ -33,6 +34,7 @@ mod direct;
 mod directory;
 mod families;
 mod faulty;
+mod files;
 mod filter;
 mod imports;
 mod log;

@@ -12,6 +12,8 @@ pub struct StoreSettings {
     pub memtable_bytes: usize,
     /// Memtables a family may have before writers are told to slow down.
     pub memtables: i32,
+    /// A write of so many bytes becomes files at once, past the memtables. Smaller ones would make many small files.
+    pub direct_bytes: usize,
     /// Threads that flush and compact.
     pub background_jobs: i32,
     /// Threads that may share one compaction.
@@ -40,6 +42,7 @@ impl StoreSettings {
             block_cache_bytes: (memory_bytes / 4).clamp(32 * MIB, 64 * GIB),
             memtable_bytes: if small { 32 * MIB } else { 64 * MIB },
             memtables: 4,
+            direct_bytes: if small { 16 * MIB } else { 32 * MIB },
             background_jobs: (cpus / 2).clamp(2, 8) as i32,
             subcompactions: (cpus / 4).clamp(1, 4) as u32,
             block_bytes: 8 << 10,

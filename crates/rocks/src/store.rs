@@ -25,6 +25,7 @@ use rust_rocksdb::{
 use crate::background::step_back;
 use crate::db::Db;
 use crate::families;
+use crate::files;
 use crate::filter::Garbage;
 use crate::order::for_each_in_order;
 use crate::orphans::Left;
@@ -54,11 +55,13 @@ pub struct Store {
     cached_reads: ReadOptions,
     all_reads: ReadOptions,
     writes: WriteOptions,
-    written_bytes: AtomicU64,
-    work: Arc<Work>,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) work: Arc<Work>,
     /// What is alive; one at a time tells.
     telling: Mutex<Told>,
     pub(crate) left: Mutex<Left>,
+    /// Held while a write becomes files: one at a time, their names are those of the families.
+    pub(crate) coming_in: Mutex<()>,
 }
 
 /// The open database; closed when the store and all its snapshots are gone.
@@ -75,10 +78,10 @@ impl Drop for Open {
     }
 }
 
-/// Bytes that flushes and compactions wrote.
+/// Bytes that went to files: of rows as they came, and of files made of files.
 #[derive(Default)]
-struct Work {
-    flushed_bytes: AtomicU64,
+pub(crate) struct Work {
+    pub flushed_bytes: AtomicU64,
     compacted_bytes: AtomicU64,
 }
 
@@ -101,6 +104,7 @@ impl Store {
     /// Opens the rows in `path` ([`crate::DataDir::rows`]) at their last checkpoint or flush.
     pub fn open(path: &Path, settings: &StoreSettings) -> Result<Arc<Store>, OpenError> {
         refuse_holes(path)?;
+        files::remove_leftovers(path)?;
         let cache = Cache::new_hyper_clock_cache(settings.block_cache_bytes, 0);
         let garbage = Arc::new(Garbage::default());
         let work = Arc::new(Work::default());
@@ -137,6 +141,7 @@ impl Store {
             work,
             telling: Mutex::default(),
             left: Mutex::default(),
+            coming_in: Mutex::default(),
         };
         store.make_tiers_differ(path)?;
         Ok(Arc::new(store))
@@ -199,6 +204,59 @@ impl Store {
         }
     }
 
+    fn write_to_memtables(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        let db = &self.open.db;
+        BATCH.with_borrow_mut(|batch| {
+            batch.clear();
+            for_each_in_order(changes, |change| {
+                let family = db.family(change.family);
+                match change.value {
+                    Some(value) => batch.put_cf(&family, change.key, value),
+                    None => batch.delete_cf(&family, change.key),
+                }
+            });
+            let size = batch.size_in_bytes();
+            let written = db.write_opt(batch, &self.writes);
+            // Room for what fills a memtable is used again: to have it zeroed each time is dear.
+            if size > self.settings.memtable_bytes * 3 / 2 {
+                *batch = WriteBatch::default();
+            }
+            match written {
+                Ok(()) => {
+                    self.written_bytes.fetch_add(size as u64, Ordering::Relaxed);
+                    self.note_orphans(changes);
+                    Ok(())
+                }
+                // What `no_slowdown` says instead of waiting.
+                Err(error) if error.kind() == ErrorKind::Incomplete => Err(self.busy()),
+                Err(error) => Err(WriteError::Failed(error.into_string())),
+            }
+        })
+    }
+
+    /// RocksDB would make a writer wait: is it behind with its work, or unable to do it at all (a full disk)?
+    pub(crate) fn busy(&self) -> WriteError {
+        match self
+            .open
+            .db
+            .property_int_value(properties::BACKGROUND_ERRORS)
+        {
+            Ok(Some(errors)) if errors > 0 => {
+                WriteError::Failed("the store cannot flush to disk; is the disk full?".into())
+            }
+            _ => WriteError::Busy,
+        }
+    }
+
+    /// Whether a flush would have anything to do.
+    pub(crate) fn has_rows_in_memory(&self) -> bool {
+        let of_memtables = [
+            "rocksdb.num-entries-active-mem-table",
+            "rocksdb.num-entries-imm-mem-tables",
+        ];
+        of_memtables.iter().any(|name| self.property(name) > 0)
+    }
+
     /// Returns when everything written before is on disk.
     pub(crate) fn flush(&self) -> Result<(), RowError> {
         let mut options = FlushOptions::default();
@@ -254,41 +312,11 @@ impl RowSource for Store {
 
 impl RowStore for Store {
     fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
-        let db = &self.open.db;
-        BATCH.with_borrow_mut(|batch| {
-            batch.clear();
-            for_each_in_order(changes, |change| {
-                let family = db.family(change.family);
-                match change.value {
-                    Some(value) => batch.put_cf(&family, change.key, value),
-                    None => batch.delete_cf(&family, change.key),
-                }
-            });
-            let size = batch.size_in_bytes();
-            let written = db.write_opt(batch, &self.writes);
-            // Room for what fills a memtable is used again: to have it zeroed each time is dear.
-            if size > self.settings.memtable_bytes * 3 / 2 {
-                *batch = WriteBatch::default();
-            }
-            match written {
-                Ok(()) => {
-                    self.written_bytes.fetch_add(size as u64, Ordering::Relaxed);
-                    self.note_orphans(changes);
-                    Ok(())
-                }
-                // What `no_slowdown` says instead of waiting.
-                Err(error) if error.kind() == ErrorKind::Incomplete => {
-                    // Behind with its flushes, or unable to flush at all (a full disk)?
-                    match db.property_int_value(properties::BACKGROUND_ERRORS) {
-                        Ok(Some(errors)) if errors > 0 => Err(WriteError::Failed(
-                            "the store cannot flush to disk; is the disk full?".into(),
-                        )),
-                        _ => Err(WriteError::Busy),
-                    }
-                }
-                Err(error) => Err(WriteError::Failed(error.into_string())),
-            }
-        })
+        let bytes: usize = changes.iter().map(|part| part.size_bytes()).sum();
+        match bytes >= self.settings.direct_bytes {
+            true => files::write(self, changes),
+            false => self.write_to_memtables(changes),
+        }
     }
 
     fn checkpoint(&self) -> Result<(), RowError> {

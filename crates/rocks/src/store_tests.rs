@@ -9,6 +9,7 @@ const SMALL: StoreSettings = StoreSettings {
     block_cache_bytes: 8 << 20,
     memtable_bytes: 4 << 20,
     memtables: 4,
+    direct_bytes: usize::MAX,
     background_jobs: 2,
     subcompactions: 1,
     block_bytes: 4 << 10,

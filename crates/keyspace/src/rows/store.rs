@@ -182,7 +182,7 @@ pub struct StoreStats {
     pub waiting_bytes: u64,
     /// Bytes given to [`RowStore::write`].
     pub written_bytes: u64,
-    /// Bytes written to files by flushes and compactions.
+    /// Bytes written to files: of rows as they came, and by compactions.
     pub flushed_bytes: u64,
     pub compacted_bytes: u64,
     pub block_cache_bytes: u64,

@@ -19,8 +19,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For a store whose memtables have this size: rows that fill an empty one in their order cost
-    /// the least.
+    /// For a store whose memtables have this size: rows that fill an empty one in their order cost little, and a file of
+    /// so many bytes is as large as the flush of one.
     pub fn for_memtables(bytes: usize) -> Self {
         Limits {
             fold_bytes: 2 << 20,

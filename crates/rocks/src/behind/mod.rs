@@ -6,8 +6,8 @@
 //!            get, scan ─► the batches, newest first, then the store below
 //! ```
 //!
-//! Sorting rows into a memtable is most of the work of a write; here it is no core's work. The more
-//! rows are sorted in together, the less each of them costs, and a row that is written again while it
+//! Sorting rows is most of the work of a write; here it is no core's work. The more rows are written
+//! together, the less each of them costs, and a row that is written again while it
 //! waits is written below once: so the thread lets batches gather, and folds them meanwhile
 //! ([`line`]). That is safe because nothing here is what keeps a write: the log has it, and is cut
 //! only behind a [`RowStore::checkpoint`], which first writes all that waits.

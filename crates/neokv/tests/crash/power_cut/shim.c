@@ -86,6 +86,7 @@ REAL(int, fallocate, int, int, off_t, off_t);
 REAL(int, fsync, int);
 REAL(int, fdatasync, int);
 REAL(int, rename, const char *, const char *);
+REAL(int, linkat, int, const char *, int, const char *, int);
 REAL(int, unlink, const char *);
 REAL(int, unlinkat, int, const char *, int);
 
@@ -93,8 +94,10 @@ static void find_real(void) {
   if (real_fdatasync) return;
 #define FIND(name) *(void **)&real_##name = dlsym(RTLD_NEXT, #name)
   FIND(open); FIND(openat); FIND(write); FIND(pwrite); FIND(writev); FIND(pwritev); FIND(ftruncate);
-  FIND(fallocate); FIND(fsync); FIND(rename); FIND(unlink); FIND(unlinkat); FIND(fdatasync);
+  FIND(fallocate); FIND(fsync); FIND(rename); FIND(linkat); FIND(unlink); FIND(unlinkat); FIND(fdatasync);
 }
+
+static int link_real(const char *path, const char *to) { return real_linkat(AT_FDCWD, path, AT_FDCWD, to, 0); }
 
 static int active(void) {
   return control && getpid() == owner;
@@ -241,7 +244,7 @@ static void forget_names(struct stat *info, uint64_t up_to) {
 /* A second name for a file, so that it outlives its first. */
 static char *bury(const char *path, char *out) {
   snprintf(out, PATH_MAX, "%.*s/%llu", PATH_MAX - 32, graves, (unsigned long long)++grave_count);
-  return link(path, out) ? NULL : out;
+  return link_real(path, out) ? NULL : out;
 }
 
 /* ---- the cut ---- */
@@ -301,7 +304,7 @@ static void cut_name(struct name *name) {
   if (name->what == MOVED) real_rename(name->to, name->path);
   if (name->grave) {
     real_unlink(name->what == MOVED ? name->to : name->path);
-    if (link(name->grave, name->what == MOVED ? name->to : name->path)) fatal("undo of a name");
+    if (link_real(name->grave, name->what == MOVED ? name->to : name->path)) fatal("undo of a name");
   }
 }
 
@@ -547,6 +550,20 @@ int renameat(int from_at, const char *path, int to_at, const char *to) {
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, "renameat");
   return real(from_at, path, to_at, to);
 }
+
+/* A further name of a file: as a new one, until its folder is synced. */
+int linkat(int from_at, const char *path, int to_at, const char *to, int flags) {
+  char full[PATH_MAX];
+  find_real();
+  if (!active() || !locate(to_at, to, full)) return real_linkat(from_at, path, to_at, to, flags);
+  pthread_mutex_lock(&lock);
+  int result = real_linkat(from_at, path, to_at, to, flags), error = errno;
+  if (!result) remember_name(MADE, full, NULL, NULL);
+  pthread_mutex_unlock(&lock);
+  errno = error;
+  return result;
+}
+int link(const char *path, const char *to) { return linkat(AT_FDCWD, path, AT_FDCWD, to, 0); }
 
 static int unlink_tracked(int at, const char *path, int flags) {
   char full[PATH_MAX], grave[PATH_MAX];

@@ -1,13 +1,8 @@
-//! Power cuts in the middle of installing and removing a region, in a process of its own.
-//!
-//! The library that makes them is that of the server's crash tests: it takes back what was written and not
-//! synced, files and names alike, and ends the process at the n-th write or sync. What the next process finds
-//! must be the old region, the new one, or a note to begin again; another region must not notice.
+//! In the middle of installing and removing a region: what the next process finds must be the old region, the
+//! new one, or a note to begin again; another region must not notice.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use base::cluster::Segment;
@@ -17,17 +12,10 @@ use keyspace::rows::{
 use keyspace::{Expire, Keyspace, Tuning, Txn, View};
 use rocks::{Store, StoreSettings, read_manifest};
 
+use crate::power::{Power, SYNCS, WRITES, cuts, seed};
+
 const REGION: u64 = 5;
 const OTHER: u64 = 6;
-
-/// Numbers of the control file, as in the library.
-const WRITES: u64 = 0;
-const SYNCS: u64 = 1;
-const ENDED: u64 = 3;
-const CUT_AT_WRITE: u64 = 4;
-const CUT_AT_SYNC: u64 = 5;
-const MODE: u64 = 9;
-const SEED: u64 = 10;
 
 fn all(region: u64) -> [Segment; 1] {
     [Segment::new(region, 0..=16383)]
@@ -83,16 +71,21 @@ fn sum(store: &dyn RowSource, region: u64) -> [u8; 16] {
     digest(store, region, &all(region), &mut |_| true).unwrap()
 }
 
-/// The process that is cut: ends an install that was begun, or begins one; or removes the region.
+/// The process that is cut: removes the region.
 #[test]
 #[ignore = "run by the test below"]
-fn child() {
+fn child_removes() {
     let place = PathBuf::from(std::env::var("NEOKV_PLACE").unwrap());
     let store = open(&place.join("rows"));
-    if std::env::var("NEOKV_REMOVE").is_ok() {
-        store.remove_region(REGION, &all(REGION)).unwrap();
-        return;
-    }
+    store.remove_region(REGION, &all(REGION)).unwrap();
+}
+
+/// The process that is cut: ends an install that was begun, or begins one.
+#[test]
+#[ignore = "run by the test below"]
+fn child_installs() {
+    let place = PathBuf::from(std::env::var("NEOKV_PLACE").unwrap());
+    let store = open(&place.join("rows"));
     let dir = place.join("copy");
     match &store.unfinished_installs().unwrap()[..] {
         [] => {
@@ -106,94 +99,18 @@ fn child() {
     }
 }
 
-struct Power {
-    folder: tempfile::TempDir,
-    control: File,
-}
-
-impl Power {
-    fn new() -> Power {
-        let folder = tempfile::tempdir().unwrap();
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../neokv/tests/crash/power_cut/shim.c");
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
-        compiler.arg(folder.path().join("power_cut.so")).arg(source);
-        assert!(
-            compiler
-                .args(["-ldl", "-lpthread"])
-                .status()
-                .unwrap()
-                .success()
-        );
-        fs::create_dir(folder.path().join("graves")).unwrap();
-        let control = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(folder.path().join("control"))
-            .unwrap();
-        Power { folder, control }
-    }
-
-    fn set(&self, which: u64, value: u64) {
-        let bytes = value.to_le_bytes();
-        self.control.write_all_at(&bytes, which * 8).unwrap();
-    }
-
-    fn get(&self, which: u64) -> u64 {
-        let mut bytes = [0; 8];
-        self.control.read_exact_at(&mut bytes, which * 8).unwrap();
-        u64::from_le_bytes(bytes)
-    }
-
-    /// Runs the child on `place`; whether the power was cut.
-    fn run(
-        &self,
-        place: &Path,
-        remove: bool,
-        cut: Option<(u64, u64)>,
-        dice: &mut fastrand::Rng,
-    ) -> bool {
-        self.control.write_all_at(&[0; 512], 0).unwrap();
-        self.set(MODE, dice.u64(0..3));
-        self.set(SEED, dice.u64(1..1 << 30));
-        if let Some((which, number)) = cut {
-            self.set(which, number);
-        }
-        let beside = |name: &str| self.folder.path().join(name);
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child
-            .args(["--exact", "child", "--ignored", "--test-threads=1"])
-            .env("LD_PRELOAD", beside("power_cut.so"))
-            .env("NEOKV_PLACE", place)
-            // The files of the snapshot are outside: folders that are removed are not put back.
-            .env("NEOKV_CUT_FOLDER", place.join("rows"))
-            .env("NEOKV_CUT_GRAVES", beside("graves"))
-            .env("NEOKV_CUT_CONTROL", beside("control"));
-        if remove {
-            child.env("NEOKV_REMOVE", "1");
-        }
-        let output = child.output().unwrap();
-        let is_cut = self.get(ENDED) == 1;
-        let text =
-            [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
-        assert!(
-            is_cut || output.status.success(),
-            "{} {text:?}",
-            output.status
-        );
-        is_cut
-    }
-
-    /// Somewhere in what a whole run does.
-    fn somewhere(&self, whole: (u64, u64), dice: &mut fastrand::Rng) -> Option<(u64, u64)> {
-        Some(match dice.bool() {
-            true => (CUT_AT_WRITE, dice.u64(1..=whole.0)),
-            false => (CUT_AT_SYNC, dice.u64(1..=whole.1)),
-        })
-    }
+fn run(
+    power: &Power,
+    place: &Path,
+    remove: bool,
+    cut: Option<(u64, u64)>,
+    dice: &mut fastrand::Rng,
+) -> bool {
+    let child = match remove {
+        true => "regions::child_removes",
+        false => "regions::child_installs",
+    };
+    power.run(child, place, cut, dice)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -202,11 +119,6 @@ fn copy(from: &Path, to: &Path) {
         let file = file.unwrap();
         fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
-}
-
-fn cuts() -> u64 {
-    let wanted = std::env::var("NEOKV_CUTS").ok();
-    wanted.and_then(|it| it.parse().ok()).unwrap_or(20)
 }
 
 #[test]
@@ -228,8 +140,7 @@ fn a_power_cut_leaves_the_old_region_the_new_one_or_a_note() {
     drop((from, to));
 
     let power = Power::new();
-    let seed = std::env::var("NEOKV_SEED").ok();
-    let seed = seed.and_then(|it| it.parse().ok()).unwrap_or(1);
+    let seed = seed();
     let mut dice = fastrand::Rng::with_seed(seed);
     let mut ends = [0; 4];
     let mut whole = [(0, 0); 2];
@@ -241,16 +152,16 @@ fn a_power_cut_leaves_the_old_region_the_new_one_or_a_note() {
         copy(&files, &place.path().join("copy"));
         if whole[usize::from(remove)] == (0, 0) {
             // The first is not cut: it tells how much there is to cut.
-            assert!(!power.run(place.path(), remove, None, &mut dice));
+            assert!(!run(&power, place.path(), remove, None, &mut dice));
             whole[usize::from(remove)] = (power.get(WRITES), power.get(SYNCS));
             continue;
         }
         let whole = whole[usize::from(remove)];
         let at = power.somewhere(whole, &mut dice);
-        power.run(place.path(), remove, at, &mut dice);
+        run(&power, place.path(), remove, at, &mut dice);
         if dice.bool() {
             let at = power.somewhere(whole, &mut dice);
-            power.run(place.path(), remove, at, &mut dice);
+            run(&power, place.path(), remove, at, &mut dice);
         }
         let why = format!("seed {seed}, round {round}");
         let store = open(&rows);
