@@ -351,11 +351,7 @@ impl Core {
             self.on_effects();
         }
         returned.iter().for_each(|&id| self.unpark(id));
-        if !self.words.borrow().is_empty() {
-            for word in std::mem::take(&mut *self.words.borrow_mut()) {
-                self.on_word(word);
-            }
-        }
+        self.hear_words();
         if self.shared.durable.is_some() {
             // What waited for the region goes before the next in line, or it might wait as long as
             // others borrow.
