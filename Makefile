@@ -22,7 +22,7 @@ help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
 	@echo 'make cluster       build and start three nodes on this machine, port 7000 (ARGS="--nodes 5"); make cluster-down ends them'
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
-	@echo 'make test-large    a string of 512 MB: exact, and how long others wait (2 GB of memory)'
+	@echo 'make test-large    a string of 512 MB: exact, and how long others wait; a change too large for the log (6 GB of memory)'
 	@echo 'make idle          what three nodes with 1000 quiet regions take'
 	@echo 'make check         formatting, clippy, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'

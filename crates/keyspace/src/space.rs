@@ -184,6 +184,21 @@ impl Keyspace {
         std::mem::take(&mut self.effects)
     }
 
+    /// Takes over from a former keyspace of the same region what is no part of its state, and the first
+    /// so many of its effects.
+    pub(crate) fn succeed(&mut self, former: &mut Keyspace, effects: usize) {
+        self.interest = std::mem::take(&mut former.interest);
+        self.effects = std::mem::take(&mut former.effects);
+        self.effects.truncate(effects);
+        self.garbage = std::mem::take(&mut former.garbage);
+        self.changes = former.changes;
+        self.hits = former.hits.clone();
+        self.misses = former.misses.clone();
+        self.expired = former.expired;
+        self.evicted = former.evicted;
+        self.told_ms = former.told_ms;
+    }
+
     /// Whether something big waits to be freed away from the command path.
     #[inline]
     pub fn has_garbage(&self) -> bool {

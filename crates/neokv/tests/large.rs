@@ -1,5 +1,6 @@
-//! The longest string there may be, 512 MB, on the running binary; `make test-large` runs it, for
-//! it needs some 2 GB of memory. The client makes and checks the bytes as they pass.
+//! The longest string there may be, 512 MB, and a change that is too large for the log, on the running binary;
+//! `make test-large` runs them, for they need some 2 and 6 GB of memory. The client makes and checks the bytes as
+//! they pass.
 
 #[allow(dead_code)] // shared with other tests, which use the rest
 mod process;
@@ -121,4 +122,48 @@ fn the_longest_string() {
         .filter(|(wait, _)| *wait > LONGEST_WAIT)
         .collect();
     assert!(slow.is_empty(), "{slow:?}");
+}
+
+/// A list of 1.2 GB to another region: RENAME makes more rows than the log takes (`too_large.rs` has the rest, with
+/// a small limit).
+#[test]
+#[ignore = "needs 6 GB of memory: make test-large"]
+fn a_change_beyond_a_gigabyte() {
+    const ELEMENT: usize = 400 << 20;
+    let mut server = Server::durable(2, &[]);
+    let mut client = connect(&server);
+    let tag = |wanted: fn(u16) -> bool| {
+        let mut tags = (0..).map(|n| n.to_string());
+        tags.find(|tag| wanted(base::slot::slot_of(tag.as_bytes())))
+    };
+    let (here, there) = (tag(|slot| slot < 1000), tag(|slot| slot > 15_000));
+    let (here, there) = (here.unwrap(), there.unwrap());
+    let key = format!("{{{here}}}big");
+    for nth in 1..=3 {
+        let len = key.len();
+        write!(
+            client,
+            "*3\r\n$5\r\nRPUSH\r\n${len}\r\n{key}\r\n${ELEMENT}\r\n"
+        )
+        .unwrap();
+        let mut bytes = vec![0; CHUNK];
+        for at in (0..ELEMENT).step_by(CHUNK) {
+            chunk(at, &mut bytes);
+            client.write_all(&bytes).unwrap();
+        }
+        client.write_all(b"\r\n").unwrap();
+        expect(&mut client, &format!(":{nth}\r\n"));
+    }
+    write!(client, "RENAME {key} {{{there}}}new\r\n").unwrap();
+    expect(&mut client, "-ERR the change is too large for the log\r\n");
+    for restarted in [false, true] {
+        if restarted {
+            server.kill_and_restart();
+            client = connect(&server);
+        }
+        write!(client, "LLEN {key}\r\nEXISTS {{{there}}}new\r\n").unwrap();
+        expect(&mut client, ":3\r\n:0\r\n");
+        write!(client, "MSET {{{here}}}a 1 {{{there}}}b 2\r\n").unwrap();
+        expect(&mut client, "+OK\r\n");
+    }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Durable {
     pub next_index_id: u64,
     /// Log index of the running entry.
     pub entry: Option<u64>,
+    /// How many effects of former entries waited to be taken when it began.
+    pub effects_before: usize,
     /// The running entry has flushed or swapped databases.
     pub state_changed: bool,
     rows: Changes,
@@ -114,6 +116,7 @@ impl Keyspace {
             generation: 0,
             next_index_id: 0,
             entry: None,
+            effects_before: 0,
             state_changed: false,
             rows: Changes::new(),
             key: Vec::new(),
@@ -223,9 +226,11 @@ impl Keyspace {
 
     /// Begins applying a log entry: all changes until [`Keyspace::end_entry`] belong to it.
     pub fn begin_entry(&mut self, index: u64) {
+        let effects_before = self.effects().len();
         if let Some(durable) = &mut self.durable {
             debug_assert!(durable.entry.is_none(), "one entry at a time");
             durable.entry = Some(index);
+            durable.effects_before = effects_before;
             durable.shared.next_epoch();
             durable.shared.read_cached(false);
         }
@@ -234,9 +239,21 @@ impl Keyspace {
     /// Ends the entry: the rows of everything it changed and the state row are added to `out`,
     /// which must be written in one batch before anything is uncached or loaded.
     pub fn end_entry(&mut self, stamp_ms: u64, out: &mut Changes) {
+        let _all = self.end_entry_within(stamp_ms, usize::MAX, out);
+    }
+
+    /// As [`Keyspace::end_entry`], unless `out` becomes larger than `most_bytes`: then false, no more
+    /// rows are made, and nothing may follow but [`Keyspace::undo_entry`].
+    #[must_use]
+    pub fn end_entry_within(
+        &mut self,
+        stamp_ms: u64,
+        most_bytes: usize,
+        out: &mut Changes,
+    ) -> bool {
         self.save_table_rows();
         let Some(durable) = &mut self.durable else {
-            return;
+            return true;
         };
         if let Some(index) = durable.entry.take() {
             durable.applied_index = index;
@@ -252,6 +269,10 @@ impl Keyspace {
             settle::look_ahead(durable, &self.dbs, marks);
             for mark in marks {
                 settle::settle(durable, &self.dbs, mark, out);
+                // The value of a string is copied here, and there may be many long ones.
+                if out.size_bytes() > most_bytes {
+                    return false;
+                }
             }
         }
         durable.marks = marks;
@@ -263,6 +284,7 @@ impl Keyspace {
         out.put(Family::Info, &self.state_key(), &value);
         self.dbs.iter_mut().for_each(|db| db.absent.tidy());
         self.forget_void();
+        out.size_bytes() <= most_bytes
     }
 
     /// Throws away what void commands wrote.

@@ -3,7 +3,7 @@
 use base::DbIndex;
 
 use super::{Changes, State, VOID};
-use crate::Keyspace;
+use crate::{Garbage, Keyspace};
 
 impl State {
     /// The (home, index id) pairs whose rows are alive.
@@ -80,6 +80,22 @@ impl Keyspace {
     pub fn forget_changes(&mut self) {
         self.end_entry(0, &mut Changes::new());
         self.stop_writing();
+    }
+
+    /// Back to before the running entry: opened again from the store, which has all former entries and
+    /// nothing of this one. `seed` must be another than before, `state` is the region's state row. What is
+    /// no part of the state stays: who watches, effects of former entries, counters. What was in memory is
+    /// given back, to be freed.
+    pub fn undo_entry(&mut self, seed: u64, state: Option<&[u8]>) -> Result<Garbage, String> {
+        let Some(durable) = &self.durable else {
+            return Err("a region without rows cannot be opened again".into());
+        };
+        let (source, tuning) = (durable.source.clone(), durable.tuning.clone());
+        let effects_before = durable.effects_before;
+        let mut space = Keyspace::durable(seed, durable.home, state, source)?;
+        space.set_load_tuning(tuning);
+        space.succeed(self, effects_before);
+        Ok(Garbage(Box::new(std::mem::replace(self, space))))
     }
 
     /// No rows are written any more: what collections on rows have changed last is not in the store and

@@ -5,6 +5,7 @@ mod history;
 mod page;
 mod residency;
 mod tables;
+mod undo;
 mod wholes;
 
 use std::collections::BTreeMap;

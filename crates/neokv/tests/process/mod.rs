@@ -47,7 +47,17 @@ impl Server {
     /// The binary of this workspace with the engine rocksdb.
     #[allow(dead_code)] // not every test file needs it
     pub fn durable(shards: usize, settings: &[&str]) -> Server {
+        Server::durable_in(shards, settings, &[])
+    }
+
+    /// As [`Server::durable`], with variables of the environment.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn durable_in(shards: usize, settings: &[&str], environment: &[(&str, &str)]) -> Server {
         let settings = owned(settings);
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         Server::start(env!("CARGO_BIN_EXE_neokv"), move |command, port| {
             command
                 .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
@@ -55,7 +65,8 @@ impl Server {
                 .args(["--http-port", "0", "--enable-debug-command", "yes"])
                 .args(["--block-cache-size", "64mb"])
                 .args(["--num-shards", &shards.to_string()])
-                .args(&settings);
+                .args(&settings)
+                .envs(environment.iter().cloned());
         })
     }
 

@@ -19,3 +19,4 @@ mod outage;
 mod remade;
 mod sparing;
 mod sql;
+mod undone;

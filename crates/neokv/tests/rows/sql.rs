@@ -55,6 +55,7 @@ pub struct Rows {
     pub folder: Folder,
     pub backend: Backend,
     more: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Rows {
@@ -63,11 +64,20 @@ impl Rows {
     }
 
     pub fn start_with(backend: Backend, more: &[&str]) -> Rows {
+        Rows::start_in(backend, more, &[])
+    }
+
+    /// As [`Rows::start_with`], with variables of the environment.
+    pub fn start_in(backend: Backend, more: &[&str], environment: &[(&str, &str)]) -> Rows {
+        let environment = environment.iter();
         let mut rows = Rows {
             node: None,
             folder: Folder::new(),
             backend,
             more: more.iter().map(|it| it.to_string()).collect(),
+            environment: environment
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
         };
         rows.restart();
         let mut client = rows.client();
@@ -93,7 +103,8 @@ impl Rows {
             .args(["--table-backend", &self.backend.url])
             .arg("--data-dir")
             .arg(self.folder.0.join("data"))
-            .args(&self.more);
+            .args(&self.more)
+            .envs(self.environment.iter().cloned());
         self.node = Some(Node::of(command, port));
     }
 

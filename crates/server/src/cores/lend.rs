@@ -337,8 +337,13 @@ impl Core {
     }
 
     /// Regions come home: their effects are handled, then those in line get their turn.
-    pub(crate) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
+    pub(crate) fn take_back(self: &Rc<Self>, mut regions: Vec<RegionBox>) {
         let mut effects = false;
+        for region in &mut regions {
+            if std::mem::take(&mut region.is_undone) {
+                self.close_desk(region); // here, where those are who wait for it
+            }
+        }
         let returned: Vec<RegionId> = regions.iter().map(|region| region.id).collect();
         {
             let mut home = self.home.borrow_mut();
@@ -351,11 +356,7 @@ impl Core {
             self.on_effects();
         }
         returned.iter().for_each(|&id| self.unpark(id));
-        if !self.words.borrow().is_empty() {
-            for word in std::mem::take(&mut *self.words.borrow_mut()) {
-                self.on_word(word);
-            }
-        }
+        self.hear_words();
         if self.shared.durable.is_some() {
             // What waited for the region goes before the next in line, or it might wait as long as
             // others borrow.
@@ -536,7 +537,7 @@ impl Drop for Held {
                     core: core.clone(),
                     regions,
                 };
-                // If it fails, the node has stopped writing for good, and says so.
+                // If it fails it is undone, or the node has stopped writing for good and says so.
                 let _ = held.commit().await;
                 drop(held);
             });

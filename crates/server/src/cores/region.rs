@@ -22,6 +22,8 @@ pub struct Region {
     pub member: Option<Box<Member>>,
     /// Version of the catalogue of tables that its log has, as far as its leader has looked.
     pub catalogue_seen: u64,
+    /// Memory was put back to what the store has while it was lent: what its desk knows beyond that never was.
+    pub is_undone: bool,
     interest: HashMap<Box<[u8]>, Interest>,
     /// Interest added since the last sweep.
     added: usize,
@@ -65,6 +67,7 @@ impl Region {
             space: Keyspace::new(seed),
             member: None,
             catalogue_seen: 0,
+            is_undone: false,
             interest: HashMap::new(),
             added: 0,
         }
@@ -161,16 +164,13 @@ impl Region {
         interest
     }
 
-    /// Tells those who watch keys that changed; their effects stay to be handled at home.
-    pub fn flag_watchers(&mut self) {
-        if self.interest.is_empty() {
-            return;
-        }
-        for Effect::Changed { db, key } in self.space.effects() {
-            if let Some(interest) = self.interest.get_mut(&*place(*db, key)) {
-                interest.flag_watchers();
-            }
-        }
+    /// Whether a key, which somebody watches, was changed since the region was lent. Those who watch hear of
+    /// it when it is home again.
+    pub fn has_touched(&self, db: DbIndex, key: &[u8]) -> bool {
+        let effects = self.space.effects().iter();
+        effects
+            .into_iter()
+            .any(|Effect::Changed { db: of, key: it }| *of == db && **it == *key)
     }
 
     /// Forgets interest that is over. `all` sweeps in any case, else only when much was added.

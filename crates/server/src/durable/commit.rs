@@ -9,7 +9,7 @@
 //! ```
 //!
 //! After a crash the log has all of the entries or none, and each carries rows, not commands: it
-//! can be replayed on its region alone.
+//! can be replayed on its region alone. More rows than the log takes: [`super::large`].
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use replica::entry::rows_payload;
 use resp::{Args, Reply};
 
 use super::keys::each_key;
+use super::large::Unkept;
 use crate::cores::{Again, Answer, Call, Core, Held, Ran, Region, Ticket};
 
 const BUSY: Duration = Duration::from_millis(1);
@@ -167,14 +168,33 @@ impl Held {
             .any(|region| region.member.is_some() && region.space.has_changes())
     }
 
-    /// Keeps what was changed: returns when it is on disk and in the store. If it cannot be kept,
-    /// nothing can any more.
+    /// Keeps what was changed: returns when it is on disk and in the store. What is too large for the
+    /// log is undone and refused; if something else is in the way, nothing can be kept any more.
     pub async fn commit(&mut self) -> Result<(), Refusal> {
         if self.core().shared.cluster.is_some() {
             return self.keep().await;
         }
-        let kept = self.try_commit().await;
-        if kept.is_err() {
+        self.try_commit().await.map_err(Unkept::into_refusal)
+    }
+
+    /// As [`Held::commit`], on a node that is alone.
+    pub(super) async fn try_commit(&mut self) -> Result<(), Unkept> {
+        let core = self.core().clone();
+        let Some(durable) = &core.shared.durable else {
+            return Ok(());
+        };
+        let dirty = self.dirty();
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let kept = match durable.refusal() {
+            Some(refusal) => Err(Unkept::Failed(refusal)),
+            None => match self.take_changes(&dirty, durable.most_change_bytes) {
+                Some(all) => self.log_changes(all).await.map_err(Unkept::Failed),
+                None => Err(self.undo(&dirty)),
+            },
+        };
+        if let Err(Unkept::Failed(_)) = kept {
             for region in self.regions_mut() {
                 if let Some(member) = region.member.as_deref_mut() {
                     member.failed = true;
@@ -186,33 +206,63 @@ impl Held {
         kept
     }
 
-    async fn try_commit(&mut self) -> Result<(), Refusal> {
+    /// Where the regions are that were changed.
+    fn dirty(&self) -> Vec<usize> {
+        let regions = self.regions().iter().enumerate();
+        regions
+            .filter(|(_, region)| region.member.is_some() && region.space.has_changes())
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// The rows that regions have changed, with the stamps of their entries; `None` if they are more
+    /// than so many bytes: then these regions are to be undone. All count together, for they are one
+    /// record of the log; and before anything of them is proposed, which cannot be taken back.
+    fn take_changes(
+        &mut self,
+        dirty: &[usize],
+        most_bytes: usize,
+    ) -> Option<Vec<(usize, u64, Changes)>> {
+        let now_ms = self.core().now_ms();
+        let mut all = Vec::with_capacity(dirty.len());
+        let mut left_bytes = most_bytes;
+        for &at in dirty {
+            let region = self.regions_mut().get_mut(at)?;
+            let stamp_ms = region.member.as_deref_mut()?.next_stamp(now_ms);
+            let mut changes = Changes::new();
+            let space = &mut region.space;
+            if !space.end_entry_within(stamp_ms, left_bytes, &mut changes) {
+                return None;
+            }
+            left_bytes -= changes.size_bytes();
+            all.push((at, stamp_ms, changes));
+        }
+        Some(all)
+    }
+
+    /// Brings rows to the log, then to the store.
+    async fn log_changes(&mut self, taken: Vec<(usize, u64, Changes)>) -> Result<(), Refusal> {
         let core = self.core().clone();
         let Some(durable) = &core.shared.durable else {
             return Ok(());
         };
-        if !self.is_dirty() {
-            return Ok(());
-        }
         let (mut places, mut writes) = (Vec::new(), Vec::new());
-        let mut all: Vec<(usize, u64, Changes)> = Vec::new();
-        for (at, region) in self.regions_mut().iter_mut().enumerate() {
+        let mut all: Vec<(usize, u64, Changes)> = Vec::with_capacity(taken.len());
+        for (at, stamp_ms, mut changes) in taken {
+            let Some(region) = self.regions_mut().get_mut(at) else {
+                continue;
+            };
             let Some(member) = region.member.as_deref_mut() else {
                 continue;
             };
-            if !region.space.has_changes() {
-                continue;
-            }
-            let stamp_ms = member.next_stamp(core.now_ms());
-            let mut changes = Changes::new();
-            region.space.end_entry(stamp_ms, &mut changes);
             let mut rows = Vec::with_capacity(changes.size_bytes());
             changes.encode(&mut rows);
             let entry = rows_payload(stamp_ms, 0, &rows);
+            drop(rows);
             member.note(region.space.home(), member.replica.last_index() + 1, &entry);
             member.take_feed(&mut changes);
-            if member.replica.propose(entry).is_err() {
-                durable.fail("a change is too large for the log");
+            if let Err(refused) = member.replica.propose(entry) {
+                durable.fail(&format!("the log does not take a change: {refused}"));
             }
             let index = member.replica.last_index();
             member.replica.ready(&mut member.ready);

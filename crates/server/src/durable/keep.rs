@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use base::Refusal;
 use keyspace::Keyspace;
-use keyspace::rows::{Changes, Family, RowSource, Tier, layout};
+use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier, layout};
 use replica::entry::rows_payload;
 
 use super::Flight;
+use super::large::too_large;
 use crate::cores::{Answer, Core, CoreId, Held, Message, Region, RegionBox, RegionId, Ticket};
 
 /// What a holder did to a region, on its way to be kept.
@@ -131,10 +132,17 @@ impl Core {
             let is_next = replica.is_leader()
                 && replica.term() == keep.term
                 && replica.last_index() + 1 == keep.index;
-            let mut rows = Vec::with_capacity(keep.changes.size_bytes());
-            keep.changes.encode(&mut rows);
-            let entry = rows_payload(keep.stamp_ms, 0, &rows);
-            match is_next.then(|| replica.propose(entry)) {
+            let most_bytes = self.shared.durable.as_ref().map(|it| it.most_change_bytes);
+            let propose = || {
+                let size_bytes = keep.changes.size_bytes();
+                if most_bytes.is_some_and(|most| size_bytes > most) {
+                    return Err(replica::Refused::TooLarge);
+                }
+                let mut rows = Vec::with_capacity(size_bytes);
+                keep.changes.encode(&mut rows);
+                replica.propose(rows_payload(keep.stamp_ms, 0, &rows))
+            };
+            match is_next.then(propose) {
                 Some(Ok(())) => {
                     member.ahead = Some(keep.index);
                     member.take_off(Flight {
@@ -146,10 +154,7 @@ impl Core {
                         ..Flight::new(keep.index, keep.term, keep.stamp_ms)
                     });
                 }
-                Some(Err(replica::Refused::TooLarge)) => {
-                    let text = "ERR the change is too large for the log";
-                    fate = Some(Fate::Not(Refusal::new(text)));
-                }
+                Some(Err(replica::Refused::TooLarge)) => fate = Some(Fate::Not(too_large())),
                 _ => fate = Some(Fate::Not(try_again())),
             }
         }
@@ -189,18 +194,20 @@ impl Core {
 }
 
 /// The keyspace of a region as the store has it.
-pub fn open_space(
-    rows: &Arc<dyn keyspace::rows::RowStore>,
-    home: u64,
-    seed: u64,
-) -> Result<Keyspace, String> {
+pub fn open_space(rows: &Arc<dyn RowStore>, home: u64, seed: u64) -> Result<Keyspace, String> {
+    let state = state_row(&**rows, home)?;
+    let source: Arc<dyn RowSource> = rows.clone();
+    Keyspace::durable(seed, home, state.as_deref(), source)
+        .map_err(|what| format!("region {home}: {what}"))
+}
+
+/// The state row of a region, if it has one.
+pub(super) fn state_row(rows: &dyn RowStore, home: u64) -> Result<Option<Vec<u8>>, String> {
     let mut state: Option<Vec<u8>> = None;
     let key = layout::state_key(home);
     rows.get(Family::Info, &key, Tier::All, &mut |value| {
         state = Some(value.into())
     })
     .map_err(|error| format!("the state of region {home} cannot be read: {error:?}"))?;
-    let source: Arc<dyn RowSource> = rows.clone();
-    Keyspace::durable(seed, home, state.as_deref(), source)
-        .map_err(|what| format!("region {home}: {what}"))
+    Ok(state)
 }

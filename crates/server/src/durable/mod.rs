@@ -29,6 +29,7 @@ mod feed;
 mod flight;
 mod keep;
 mod keys;
+mod large;
 mod leaving;
 mod load;
 mod member;
@@ -82,6 +83,8 @@ pub struct Durable {
     pub progress: Arc<Progress>,
     /// Why writes are refused for good: the log or the store failed.
     failed: OnceLock<String>,
+    /// Rows that what ran on held regions may make; see [`large`].
+    most_change_bytes: usize,
     /// Bytes given to the log since it was last cut.
     pub logged_bytes: AtomicU64,
     pub entries: AtomicU64,
@@ -109,6 +112,7 @@ impl Durable {
             readers: Readers::start(stores.rows.clone(), readers)?,
             progress,
             failed: OnceLock::new(),
+            most_change_bytes: large::most_change_bytes(),
             logged_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             commands_logged: AtomicU64::new(0),

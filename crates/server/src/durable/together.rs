@@ -8,6 +8,10 @@
 //! Nobody sees the regions between them, so each is atomic and isolated as if it were alone, and a
 //! reply leaves when the whole group is kept. If it cannot be kept, all of the group is refused. On a cluster
 //! node each region has a majority of its own: those whose regions are kept are done, whatever became of others.
+//!
+//! **Too much for the log** ([`super::large`]) is one of them, mostly, and the others are not to suffer for it. All
+//! of the group is undone, and each runs once more, a group of its own. That is rare enough not to find out first
+//! whose rows are how many; and after one that makes many rows the group ends, so few are in it that ran before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -20,6 +24,7 @@ use keyspace::rows::ColdRows;
 use resp::Args;
 
 use super::keep::in_doubt;
+use super::large::{Unkept, too_large};
 use crate::clients::Client;
 use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Ran, RegionId, Ticket};
 use crate::session::{Watch, nil};
@@ -27,6 +32,9 @@ use crate::session::{Watch, nil};
 /// Bounds of a group: the rest is the next one.
 const MOST: usize = 256;
 const MOST_BYTES: usize = 1024 * 1024;
+/// Behind a command with which its rows are this many, the rest is the next one, too: one that makes many need not be followed
+/// by another before they are on disk.
+const MOST_ROWS_BYTES: usize = 16 * 1024 * 1024;
 
 /// Commands that run together over regions that are held.
 pub struct Wide {
@@ -40,14 +48,24 @@ pub struct Wide {
 #[derive(Default)]
 pub struct Line {
     waiting: RefCell<VecDeque<Wide>>,
+    /// Those who were too much together; before the others, each a group.
+    alone: RefCell<VecDeque<Wide>>,
     /// A task is at it.
     running: Cell<bool>,
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty() && self.alone.borrow().is_empty()
+    }
 }
 
 /// Those being run. Dropped, they are answered, come what may.
 struct Group<'a> {
     core: &'a Rc<Core>,
     members: Vec<Wide>,
+    /// Nobody else joins it.
+    is_alone: bool,
 }
 
 impl Drop for Group<'_> {
@@ -69,6 +87,14 @@ impl Group<'_> {
 
     /// Takes those in line, as many as fit; once `regions` are held only those that need no others.
     fn fill(&mut self, regions: Option<&[RegionId]>) {
+        if regions.is_none() {
+            let next = self.core.wide.alone.borrow_mut().pop_front();
+            self.is_alone = next.is_some();
+            self.members.extend(next);
+        }
+        if self.is_alone {
+            return;
+        }
         let mut line = self.core.wide.waiting.borrow_mut();
         let mut bytes: usize = self.members.iter().map(size_of_batch).sum();
         while let Some(next) = line.front() {
@@ -111,6 +137,27 @@ impl Group<'_> {
                 self.core.refuse(&refusal, &mut wide.batch.replies);
             }
         }
+    }
+
+    /// Those behind the first so many have not run: they are the next in line.
+    fn put_back_from(&mut self, ran: usize) {
+        let mut line = self.core.wide.waiting.borrow_mut();
+        for wide in self.members.drain(ran..).rev() {
+            line.push_front(wide);
+        }
+    }
+
+    /// Together they were too much for the log, and nothing has happened: who was alone is refused, of several each
+    /// is tried alone.
+    fn part(&mut self) {
+        if self.members.len() < 2 {
+            return self.refuse(&too_large());
+        }
+        for wide in &mut self.members {
+            wide.batch.replies.truncate(0);
+        }
+        let mut alone = self.core.wide.alone.borrow_mut();
+        alone.extend(self.members.drain(..));
     }
 
     /// All of it comes to this.
@@ -159,7 +206,7 @@ impl Core {
         }
         let core = self.clone();
         let task = tokio::task::spawn_local(async move {
-            while !core.wide.waiting.borrow().is_empty() {
+            while !core.wide.is_empty() {
                 core.run_group().await;
             }
         });
@@ -168,7 +215,7 @@ impl Core {
             // However it ended: a command that broke must not stop those behind it.
             let _ = task.await;
             core.wide.running.set(false);
-            if !core.wide.waiting.borrow().is_empty() {
+            if !core.wide.is_empty() {
                 core.serve_wide();
             }
         });
@@ -189,6 +236,7 @@ impl Core {
         let mut group = Group {
             core: self,
             members: Vec::new(),
+            is_alone: false,
         };
         group.fill(None);
         let regions = group.regions();
@@ -209,14 +257,24 @@ impl Core {
             again = again.next();
         };
         group.fill(Some(&regions));
+        let mut ran = 0;
         for wide in &mut group.members {
             held.run_wide(wide).await;
+            ran += 1;
+            if held.unsettled_bytes() > MOST_ROWS_BYTES {
+                break;
+            }
         }
+        group.put_back_from(ran);
         if self.shared.cluster.is_some() {
             let lost = held.keep_each().await;
             group.refuse_in(&lost);
-        } else if let Err(refusal) = held.commit().await {
-            group.refuse(&refusal);
+            return;
+        }
+        match held.try_commit().await {
+            Ok(()) => {}
+            Err(Unkept::TooLarge) => group.part(),
+            Err(Unkept::Failed(refusal)) => group.refuse(&refusal),
         }
     }
 }
@@ -257,7 +315,7 @@ impl Held {
         if let Some(watched) = &wide.watched {
             let keys = watched.iter().map(|watch| (watch.db, watch.key.clone()));
             self.load_missing_of(keys.collect()).await;
-            if self.has_changed(watched) {
+            if self.has_changed(watched) || self.has_touched(watched) {
                 return batch.replies.null_array();
             }
             batch.replies.array(batch.heads.len());
@@ -272,10 +330,14 @@ impl Held {
                 nil(block, &mut batch.replies);
             }
         }
-        // The next of the group must know.
-        for region in self.regions_mut() {
-            region.flag_watchers();
-        }
+    }
+
+    /// Whether one of the group before has changed one of these keys. No flag says so yet: it may be undone.
+    fn has_touched(&mut self, watched: &[Watch]) -> bool {
+        watched.iter().any(|watch| {
+            let region = self.region_of(&watch.key);
+            region.is_some_and(|region| region.has_touched(watch.db, &watch.key))
+        })
     }
 }
 

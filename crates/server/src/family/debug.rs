@@ -317,6 +317,9 @@ async fn populate(
             txn.put_string(&key, &value, Expire::Clear);
         }
     }
+    if !session.in_exec() {
+        held.commit().await?;
+    }
     session.release(held).await;
     reply.ok();
     Ok(())

@@ -381,6 +381,15 @@ impl Core {
         self.tend(id);
     }
 
+    /// What the database said while regions were lent. Those of a region that still is are kept again, so the list
+    /// must be free while they are handled.
+    pub(crate) fn hear_words(self: &Rc<Self>) {
+        let words = std::mem::take(&mut *self.words.borrow_mut());
+        for word in words {
+            self.on_word(word);
+        }
+    }
+
     /// A node of a cluster may not have heard of tables that its regions have.
     fn has_no_tables(&self) -> bool {
         self.shared.catalogue_version() == 0 && self.shared.cluster.is_none()
@@ -391,9 +400,7 @@ impl Core {
         if self.has_no_tables() {
             return false;
         }
-        for word in std::mem::take(&mut *self.words.borrow_mut()) {
-            self.on_word(word);
-        }
+        self.hear_words();
         let places: Vec<RegionId> = self.home.borrow().places().collect();
         let mut is_busy = false;
         for id in places {
