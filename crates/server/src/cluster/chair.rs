@@ -173,6 +173,7 @@ impl Chair {
                     done: Box::new(move |_, result| {
                         let ok = result.is_ok();
                         cluster.tell_chair(Word::Logged { number, ok });
+                        None
                     }),
                 });
             }

@@ -159,7 +159,16 @@ pub struct Mailbox {
 impl Mailbox {
     /// Called by other cores.
     pub fn send(&self, message: Message) {
+        self.push(message);
+        self.wake_sleeper();
+    }
+
+    /// As [`Mailbox::send`], for who has more to leave here; [`Mailbox::wake_sleeper`] must follow.
+    pub fn push(&self, message: Message) {
         self.queue.push(message);
+    }
+
+    pub fn wake_sleeper(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
             self.wake();
@@ -264,6 +273,17 @@ mod tests {
         let (mailbox, wakes) = sleeper();
         mailbox.send_with_log(Message::Evict);
         mailbox.send(Message::Evict);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_is_left_together_wakes_once() {
+        let (mailbox, wakes) = sleeper();
+        mailbox.push(Message::Evict);
+        mailbox.push(Message::Evict);
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 0);
+        mailbox.wake_sleeper();
+        mailbox.wake_sleeper();
         assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
     }
 

@@ -283,7 +283,7 @@ impl Core {
     /// Looks for messages; called after each turn of a session.
     #[inline]
     pub fn poke_inbox(&self) {
-        if self.shared.map.cores() > 1 {
+        if self.shared.map.cores() > 1 || self.shared.durable.is_some() {
             self.shared.mailboxes[self.id].poke();
         }
     }

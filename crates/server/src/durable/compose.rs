@@ -3,7 +3,7 @@
 //!
 //! A turn ends when the composer's task runs: it was woken by the first batch and stands behind
 //! all sessions that were ready then. While an entry is on its way to the disk the next one
-//! gathers: it could not be there any sooner, and the slower the disk, the more commands share an
+//! gathers ([`super::leaving`]): the slower the disk, the more commands share an
 //! entry and a sync. When the disk has one, sessions that are ready then have their turn, the next
 //! is sent, then the former is applied.
 //!
@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Makes entries of what waits for a region, unless entries of this core are on their way
+    /// Makes entries of what waits for a region, unless enough of this core are on their way
     /// ([`super::leaving`]), or somebody waits to borrow it: then what is on its way is finished first.
     pub(crate) fn compose(self: &Rc<Self>, id: RegionId) {
         self.compose_unless(id, |home| self.is_writing() || home.is_wanted(id));
@@ -165,7 +165,7 @@ impl Core {
                     return self.redirect_turn(id);
                 }
                 let is_busy = |member: &super::Member| {
-                    member.replica.writes_in_flight() > 0
+                    member.replica.writes_in_flight() >= self.most_jobs()
                         || member.flights.len() >= MOST_FLIGHTS
                         || member.peers.is_some() && !member.replica.is_serving()
                 };
@@ -491,7 +491,10 @@ impl Core {
                 self.drive(id);
                 continue;
             }
-            self.logged.borrow_mut().push(id);
+            let mut logged = self.logged.borrow_mut();
+            if !logged.contains(&id) {
+                logged.push(id);
+            }
         }
         self.wake_composer();
     }

@@ -7,16 +7,21 @@
 //! and whoever ends the turn calls [`Core::end_turn`]. If nobody does, the composer's task does: it
 //! was woken with the first thing that was gathered.
 //!
-//! **One job of entries at a time.** While a job with entries that this core proposed is on its way
+//! **On a cluster node: one job of entries at a time.** While a job with entries that this core proposed is on its way
 //! to the disk, its regions gather commands for the next ([`Core::is_writing`]). A second job could
 //! not be there sooner, for there is one writer; but each region would be in another one, with an
 //! entry for a few commands, and its followers would have to write and to answer each alone.
+//!
+//! **On a node alone: as the turns end.** From the writer's word to the core's next job two threads have to be woken, and
+//! the core may be busy: the disk would stand still meanwhile. So jobs leave while others are on their way, and
+//! the writer takes all that waits for it as one, with one sync (decision 26).
 
 use std::sync::atomic::Ordering;
 
 use replica::LogWrite;
 
 use super::Job;
+use super::writer::size_bytes;
 use crate::cores::{Core, Message, RegionId};
 
 /// Log writes on their way out of a core.
@@ -24,6 +29,8 @@ use crate::cores::{Core, Message, RegionId};
 pub struct Leaving {
     places: Vec<RegionId>,
     writes: Vec<LogWrite>,
+    /// Of their entries.
+    bytes: usize,
     /// Something among them was proposed here.
     is_ours: bool,
     /// Jobs of this kind that the writer has.
@@ -32,11 +39,17 @@ pub struct Leaving {
     asked: bool,
 }
 
+/// Jobs with entries of one core that may be on their way, on a node alone.
+const MOST_JOBS: usize = 16;
+/// A job takes no further entry beyond this size: it is one record of the log, and the log has a largest one.
+const JOB_BYTES: usize = 16 << 20;
+
 impl Core {
     /// A region has something to write; it leaves with the end of the turn.
     pub(super) fn gather_write(&self, place: RegionId, write: LogWrite, is_ours: bool) {
         let mut leaving = self.leaving.borrow_mut();
         leaving.is_ours |= is_ours;
+        leaving.bytes += size_bytes(&write);
         leaving.places.push(place);
         leaving.writes.push(write);
     }
@@ -59,6 +72,7 @@ impl Core {
         let (places, writes, is_ours) = {
             let mut leaving = self.leaving.borrow_mut();
             leaving.asked = false;
+            leaving.bytes = 0;
             let is_ours = std::mem::take(&mut leaving.is_ours);
             leaving.jobs_of_ours += usize::from(is_ours);
             let places = std::mem::take(&mut leaving.places);
@@ -71,9 +85,18 @@ impl Core {
         self.flush_outbox();
     }
 
-    /// A job with entries of this core is on its way.
+    /// As many entries of this core are on their way as may be.
     pub(super) fn is_writing(&self) -> bool {
-        self.leaving.borrow().jobs_of_ours > 0
+        let leaving = self.leaving.borrow();
+        leaving.jobs_of_ours >= self.most_jobs() || leaving.bytes >= JOB_BYTES
+    }
+
+    /// Jobs of this core, and so writes of one of its regions, that may be on their way.
+    pub(super) fn most_jobs(&self) -> usize {
+        match self.shared.cluster {
+            Some(_) => 1,
+            None => MOST_JOBS,
+        }
     }
 
     /// The writer has done with such a job.
@@ -100,8 +123,7 @@ impl Core {
         let Some(durable) = &self.shared.durable else {
             return;
         };
-        let entries = writes.iter().flat_map(|write| &write.entries);
-        let bytes: usize = entries.map(|entry| entry.data.len()).sum();
+        let bytes: usize = writes.iter().map(size_bytes).sum();
         durable
             .logged_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
@@ -119,14 +141,14 @@ impl Core {
                     .zip(&writes)
                     .map(|(&place, write)| (place, write.number))
                     .collect();
-                if let Some(mailbox) = home.mailboxes.get(core) {
-                    mailbox.send(Message::Logged {
-                        numbers,
-                        ticket,
-                        is_ours,
-                        ok: result.is_ok(),
-                    });
-                }
+                let mailbox = home.mailboxes.get(core)?;
+                mailbox.push(Message::Logged {
+                    numbers,
+                    ticket,
+                    is_ours,
+                    ok: result.is_ok(),
+                });
+                Some(mailbox.clone())
             }),
             heard,
         });

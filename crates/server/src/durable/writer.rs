@@ -7,7 +7,8 @@
 //! **Cores in step.** Whoever was told that a job is on disk is about to send the next. If another
 //! core's job waits already and the writer took it at once, the two cores would take turns for
 //! ever, each with a sync for half of the commands. So it first waits until all have listened
-//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`patience`]).
+//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`patience`]). A core that is alone has nobody to be
+//! in step with.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use replica::{LogStore, LogWrite};
+
+use crate::cores::Mailbox;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
@@ -35,8 +38,10 @@ pub enum LogSync {
     No,
 }
 
-/// Told, with the writes, whether they are there.
-pub type Written = Box<dyn FnOnce(Vec<LogWrite>, Result<(), String>) + Send>;
+/// Told, with the writes, whether they are there. It may leave a message in a core's mailbox; the core is woken when
+/// all jobs of a group have been told, once.
+pub type Written =
+    Box<dyn FnOnce(Vec<LogWrite>, Result<(), String>) -> Option<Arc<Mailbox>> + Send>;
 
 /// Log writes of one core that are to be there together or not at all.
 pub struct Job {
@@ -89,6 +94,8 @@ struct State {
     queue: Mutex<Queue>,
     filled: Condvar,
     sync: AtomicU8,
+    /// There is more than one who sends jobs.
+    has_several: bool,
     writes: AtomicU64,
     syncs: AtomicU64,
 }
@@ -99,11 +106,16 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    pub fn start(log: Arc<dyn LogStore>, sync: LogSync) -> std::io::Result<LogWriter> {
+    pub fn start(
+        log: Arc<dyn LogStore>,
+        sync: LogSync,
+        has_several: bool,
+    ) -> std::io::Result<LogWriter> {
         let state = Arc::new(State {
             queue: Mutex::default(),
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
+            has_several,
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         });
@@ -248,7 +260,7 @@ fn run(log: &dyn LogStore, state: &State) {
             let mut ends: Vec<(usize, _)> = Vec::new();
             let mut bytes = 0;
             while let Some(job) = jobs.next_if(|_| bytes < GROUP_BYTES) {
-                bytes += size_of_writes(&job.writes);
+                bytes += job.writes.iter().map(size_bytes).sum::<usize>();
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
             }
@@ -258,7 +270,7 @@ fn run(log: &dyn LogStore, state: &State) {
             {
                 failed = Some(error.to_string());
             }
-            patient = patience(began.elapsed());
+            patient = patience(began.elapsed()).filter(|_| state.has_several);
             state.writes.fetch_add(1, Ordering::Relaxed);
             if sync == LogSync::Always {
                 state.syncs.fetch_add(1, Ordering::Relaxed);
@@ -266,11 +278,18 @@ fn run(log: &dyn LogStore, state: &State) {
             state.tell(ends.len());
             let mut rest = writes.into_iter();
             let mut from = 0;
+            let mut sleepers: Vec<Arc<Mailbox>> = Vec::new();
             for (end, done) in ends {
                 let result = failed.clone().map_or(Ok(()), Err);
-                done(rest.by_ref().take(end - from).collect(), result);
+                let told = done(rest.by_ref().take(end - from).collect(), result);
                 from = end;
+                if let Some(mailbox) = told
+                    && !sleepers.iter().any(|other| Arc::ptr_eq(other, &mailbox))
+                {
+                    sleepers.push(mailbox);
+                }
             }
+            sleepers.iter().for_each(|mailbox| mailbox.wake_sleeper());
             if sync != LogSync::Always {
                 sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
             }
@@ -291,9 +310,9 @@ fn run(log: &dyn LogStore, state: &State) {
     }
 }
 
-fn size_of_writes(writes: &[LogWrite]) -> usize {
-    let entries = writes.iter().flat_map(|write| &write.entries);
-    entries.map(|entry| entry.data.len()).sum()
+/// Of the entries.
+pub(super) fn size_bytes(write: &LogWrite) -> usize {
+    write.entries.iter().map(|entry| entry.data.len()).sum()
 }
 
 #[cfg(test)]
@@ -327,6 +346,7 @@ mod tests {
             let tell = tell.clone();
             let done = move |writes: Vec<LogWrite>, result| {
                 tell.send((writes[0].number, result)).expect("heard");
+                None
             };
             writer.send(Job {
                 writes: vec![write],
@@ -340,7 +360,7 @@ mod tests {
     #[test]
     fn what_is_told_is_on_disk_and_one_sync_serves_many() {
         let log = Arc::new(MapLog::new());
-        let writer = LogWriter::start(log.clone(), LogSync::Always).expect("a thread");
+        let writer = LogWriter::start(log.clone(), LogSync::Always, true).expect("a thread");
         let told = send(&writer, (1..=1000).map(|index| write(1, index)).collect());
         assert!(told.iter().all(|(_, result)| result.is_ok()));
         assert!(told.iter().map(|(number, _)| *number).eq(1..=1000));
@@ -352,7 +372,8 @@ mod tests {
     #[test]
     fn without_syncing_a_crash_loses_and_stopping_keeps() {
         let log = Arc::new(MapLog::new());
-        let mut writer = LogWriter::start(log.clone(), LogSync::EverySecond).expect("a thread");
+        let mut writer =
+            LogWriter::start(log.clone(), LogSync::EverySecond, true).expect("a thread");
         assert!(send(&writer, vec![write(1, 1)])[0].1.is_ok());
         writer.stop();
         log.crash();
@@ -362,7 +383,7 @@ mod tests {
     fn waiting(told: u64) -> State {
         let job = Job {
             writes: vec![write(1, 1)],
-            done: Box::new(|_, _| {}),
+            done: Box::new(|_, _| None),
             heard: 0,
         };
         let queue = Queue {
@@ -374,6 +395,7 @@ mod tests {
             queue: Mutex::new(queue),
             filled: Condvar::new(),
             sync: AtomicU8::new(0),
+            has_several: true,
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         }
@@ -406,7 +428,7 @@ mod tests {
         writer.heard(1);
         writer.send(Job {
             writes: vec![write(2, 1)],
-            done: Box::new(|_, _| {}),
+            done: Box::new(|_, _| None),
             heard: 1,
         });
         assert_eq!(take.join().expect("taken"), Some(2));
@@ -423,7 +445,7 @@ mod tests {
     #[test]
     fn a_failure_is_final() {
         let log = Arc::new(MapLog::new());
-        let writer = LogWriter::start(log.clone(), LogSync::Always).expect("a thread");
+        let writer = LogWriter::start(log.clone(), LogSync::Always, true).expect("a thread");
         assert!(send(&writer, vec![write(1, 1)])[0].1.is_ok());
         log.break_with(LogError::Failed("no disk".into()));
         assert!(send(&writer, vec![write(1, 2)])[0].1.is_err());
