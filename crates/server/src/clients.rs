@@ -45,6 +45,10 @@ pub struct Client {
     pub paused: AtomicBool,
     pub monitor: AtomicBool,
     pub no_evict: AtomicBool,
+    /// The window of time, and the job for the log, in which it was last counted among those who write
+    /// (`durable::company`).
+    pub wrote_in: AtomicU64,
+    pub wrote_with: AtomicU64,
     /// The session is to end. Set with [`Client::kill`].
     killed: AtomicBool,
     /// The blocked command is to end: 1 as if timed out, 2 with an UNBLOCKED error.
@@ -90,6 +94,8 @@ impl Client {
             paused: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
+            wrote_in: AtomicU64::new(0),
+            wrote_with: AtomicU64::new(u64::MAX),
             killed: AtomicBool::new(false),
             unblock: AtomicU8::new(0),
             waker: OnceLock::new(),

@@ -169,6 +169,7 @@ impl Chair {
                 let number = write.number;
                 durable.writer.send(Job {
                     heard: 0,
+                    clients: 0,
                     writes: vec![write],
                     done: Box::new(move |_, result| {
                         let ok = result.is_ok();

@@ -46,6 +46,7 @@ pub fn is_logged_as_given(row: &Command) -> bool {
 impl Core {
     /// A batch with writes has come: it becomes part of its region's next entry.
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
+        self.note_writer(&batch.client);
         let mut home = self.home.borrow_mut();
         match home.turn_mut(batch.region) {
             Some(turn) => {

@@ -22,6 +22,7 @@ use replica::LogWrite;
 
 use super::Job;
 use super::writer::size_bytes;
+use crate::clients::Client;
 use crate::cores::{Core, Message, RegionId};
 
 /// Log writes on their way out of a core.
@@ -37,12 +38,24 @@ pub struct Leaving {
     jobs_of_ours: usize,
     /// The end of the turn was asked for.
     asked: bool,
+    /// Clients that wait for what leaves next.
+    clients: u32,
+    /// Jobs that have left.
+    number: u64,
 }
 
 /// Jobs with entries of one core that may be on their way, on a node alone.
 const MOST_JOBS: usize = 16;
 /// A job takes no further entry beyond this size: it is one record of the log, and the log has a largest one.
 const JOB_BYTES: usize = 16 << 20;
+
+/// Whose writes a job takes.
+enum Whose {
+    /// All that was gathered in a turn: some of it was proposed here, so many clients wait for it.
+    Turn { is_ours: bool, clients: u32 },
+    /// A task that holds the regions.
+    Held { ticket: usize },
+}
 
 impl Core {
     /// A region has something to write; it leaves with the end of the turn.
@@ -52,6 +65,23 @@ impl Core {
         leaving.bytes += size_bytes(&write);
         leaving.places.push(place);
         leaving.writes.push(write);
+    }
+
+    /// A client has something for the log, which most often leaves with the end of the turn.
+    pub(super) fn note_writer(&self, client: &Client) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        if self.shared.cluster.is_some() {
+            return;
+        }
+        let mut leaving = self.leaving.borrow_mut();
+        // Each client once, however many of its batches leave together.
+        let job = (self.id as u64) << 48 | leaving.number;
+        if client.wrote_with.swap(job, Ordering::Relaxed) != job {
+            leaving.clients += 1;
+            durable.writer.writers().note(client, self.now_ms());
+        }
     }
 
     /// Something was gathered: should nobody end this turn, the composer will.
@@ -69,7 +99,7 @@ impl Core {
 
     /// Sends what was gathered.
     pub(crate) fn end_turn(&self) {
-        let (places, writes, is_ours) = {
+        let (places, writes, whose) = {
             let mut leaving = self.leaving.borrow_mut();
             leaving.asked = false;
             leaving.bytes = 0;
@@ -77,10 +107,17 @@ impl Core {
             leaving.jobs_of_ours += usize::from(is_ours);
             let places = std::mem::take(&mut leaving.places);
             let writes = std::mem::take(&mut leaving.writes);
-            (places, writes, is_ours)
+            let clients = match writes.is_empty() {
+                true => 0,
+                false => {
+                    leaving.number += 1;
+                    std::mem::take(&mut leaving.clients)
+                }
+            };
+            (places, writes, Whose::Turn { is_ours, clients })
         };
         if !writes.is_empty() {
-            self.log(places, writes, None, is_ours);
+            self.log(places, writes, whose);
         }
         self.flush_outbox();
     }
@@ -107,18 +144,16 @@ impl Core {
 
     /// Log writes of held regions; the ticket hears of it when they are on disk.
     pub(super) fn log_held(&self, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: usize) {
-        self.log(places, writes, Some(ticket), false);
+        self.log(places, writes, Whose::Held { ticket });
     }
 
     /// Sends log writes of the regions at `places` to the writer; the core hears of it when they are
     /// on disk.
-    fn log(
-        &self,
-        places: Vec<RegionId>,
-        writes: Vec<LogWrite>,
-        ticket: Option<usize>,
-        is_ours: bool,
-    ) {
+    fn log(&self, places: Vec<RegionId>, writes: Vec<LogWrite>, whose: Whose) {
+        let (ticket, is_ours, clients) = match whose {
+            Whose::Turn { is_ours, clients } => (None, is_ours, clients),
+            Whose::Held { ticket } => (Some(ticket), false, 1),
+        };
         let (home, core, heard) = (self.shared.clone(), self.id, self.unheard.take());
         let Some(durable) = &self.shared.durable else {
             return;
@@ -151,6 +186,7 @@ impl Core {
                 Some(mailbox.clone())
             }),
             heard,
+            clients,
         });
     }
 }

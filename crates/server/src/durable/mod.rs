@@ -23,6 +23,7 @@
 mod apply;
 mod checkpoint;
 pub(crate) mod commit;
+mod company;
 mod compose;
 mod expire;
 mod feed;
@@ -33,6 +34,7 @@ mod large;
 mod leaving;
 mod load;
 mod member;
+mod patience;
 mod payload;
 mod progress;
 mod readers;

@@ -7,8 +7,10 @@
 //! **Cores in step.** Whoever was told that a job is on disk is about to send the next. If another
 //! core's job waits already and the writer took it at once, the two cores would take turns for
 //! ever, each with a sync for half of the commands. So it first waits until all have listened
-//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`patience`]). A core that is alone has nobody to be
+//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`super::patience`]). A core that is alone has nobody to be
 //! in step with.
+//!
+//! **Clients in company.** On a node alone it also waits until enough clients share a sync ([`super::company`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,15 +19,13 @@ use std::time::{Duration, Instant};
 
 use replica::{LogStore, LogWrite};
 
+use super::company::{Company, Writers};
+use super::patience::{Awaited, Patience};
 use crate::cores::Mailbox;
+use crate::shared::now_ms;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
-
-/// How long a group may wait for those who were told last: this part of the time the last write took.
-const PATIENCE_PART: u32 = 4;
-/// A wait is not worth less than this (a timer is no more exact), and never takes more.
-const PATIENCE: std::ops::Range<Duration> = Duration::from_micros(50)..Duration::from_micros(500);
 
 /// When an entry counts as kept (`log-sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Job {
     pub done: Written,
     /// As [`LogWriter::heard`] of so many jobs: this is what follows them.
     pub heard: u64,
+    /// Clients that wait for it, as far as they are among the [`Writers`].
+    pub clients: u32,
 }
 
 #[derive(Default)]
@@ -58,22 +60,33 @@ struct Queue {
     /// Jobs whose senders were told, and those of them who have done what follows from it.
     told: u64,
     heard: u64,
-    /// The writer sleeps and wants to be woken for a job, or only when all have heard.
+    /// Clients that wait for the jobs.
+    clients: u32,
     sleeps: Sleeps,
     stopping: bool,
 }
+
+/// When the writer wants to be woken.
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Sleeps {
     #[default]
     No,
     UntilJob,
-    UntilHeard,
+    /// When there is a job and nothing is left to wait for.
+    Until(Awaited),
 }
 
 impl Queue {
-    fn all_heard(&self) -> bool {
-        self.heard >= self.told
+    /// What is still to be waited for.
+    fn without(&self, awaited: Awaited) -> Awaited {
+        Awaited {
+            heard: awaited.heard && self.heard < self.told,
+            clients: match self.clients < awaited.clients {
+                true => awaited.clients,
+                false => 0,
+            },
+        }
     }
 
     /// Whether the writer has to be woken; says so once.
@@ -81,7 +94,9 @@ impl Queue {
         let wake = match self.sleeps {
             Sleeps::No => false,
             Sleeps::UntilJob => !self.jobs.is_empty(),
-            Sleeps::UntilHeard => !self.jobs.is_empty() && self.all_heard(),
+            Sleeps::Until(awaited) => {
+                !self.jobs.is_empty() && self.without(awaited) == Awaited::default()
+            }
         };
         if wake {
             self.sleeps = Sleeps::No;
@@ -96,6 +111,7 @@ struct State {
     sync: AtomicU8,
     /// There is more than one who sends jobs.
     has_several: bool,
+    writers: Writers,
     writes: AtomicU64,
     syncs: AtomicU64,
 }
@@ -116,6 +132,7 @@ impl LogWriter {
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
             has_several,
+            writers: Writers::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         });
@@ -139,9 +156,15 @@ impl LogWriter {
         (read(&self.state.writes), read(&self.state.syncs))
     }
 
+    /// Whose clients write.
+    pub fn writers(&self) -> &Writers {
+        &self.state.writers
+    }
+
     pub fn send(&self, job: Job) {
         let mut queue = self.state.lock();
         queue.heard += job.heard;
+        queue.clients += job.clients;
         queue.jobs.push(job);
         self.state.wake_writer(queue);
     }
@@ -191,43 +214,37 @@ impl State {
         }
     }
 
-    /// The jobs that wait; sleeps until there are some, or `until`, and for at most `patience` until
-    /// all have heard of the last ones. `None` when it is over.
-    fn take(&self, until: Option<Instant>, patience: Option<Duration>) -> Option<Vec<Job>> {
-        let mut patient_until = patience.map(|patience| Instant::now() + patience);
+    /// The jobs that wait; sleeps until there are some, or `until`, and while there is something to be patient for. `None` when it is
+    /// over.
+    fn take(&self, until: Option<Instant>, patience: &mut Patience) -> Option<Vec<Job>> {
         let mut queue = self.lock();
         loop {
-            if queue.all_heard() || queue.stopping {
-                patient_until = None;
-            }
-            if !queue.jobs.is_empty() && patient_until.is_none() {
-                return Some(std::mem::take(&mut queue.jobs));
-            }
-            if queue.stopping {
+            let is_due = until.is_some_and(|at| at <= Instant::now());
+            if queue.stopping && queue.jobs.is_empty() {
                 return None;
             }
-            let now = Instant::now();
-            let wake_at = match (patient_until, until) {
-                (Some(at), _) if at <= now => {
-                    // Somebody is busy with other things: it is not waited for.
-                    patient_until = None;
-                    continue;
-                }
-                (_, Some(at)) if at <= now => return Some(std::mem::take(&mut queue.jobs)),
-                (Some(at), Some(other)) => Some(at.min(other)),
-                (at, other) => at.or(other),
+            patience.awaited = match queue.stopping {
+                true => Awaited::default(),
+                false => queue.without(patience.awaited),
             };
-            queue.sleeps = match patient_until {
-                Some(_) => Sleeps::UntilHeard,
+            let wake_at = patience.end(Instant::now(), !queue.jobs.is_empty());
+            if is_due || !queue.jobs.is_empty() && wake_at.is_none() {
+                queue.clients = 0;
+                return Some(std::mem::take(&mut queue.jobs));
+            }
+            queue.sleeps = match wake_at {
+                Some(_) => Sleeps::Until(patience.awaited),
                 None => Sleeps::UntilJob,
             };
+            let wake_at = [wake_at, until].into_iter().flatten().min();
             queue = match wake_at {
                 None => {
                     let waited = self.filled.wait(queue);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
                 Some(at) => {
-                    let waited = self.filled.wait_timeout(queue, at - now);
+                    let left = at.saturating_duration_since(Instant::now());
+                    let waited = self.filled.wait_timeout(queue, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
@@ -241,18 +258,16 @@ impl State {
     }
 }
 
-/// How long to wait for those who were told, after a write that took so long; `None`: not at all.
-fn patience(took: Duration) -> Option<Duration> {
-    let patience = took / PATIENCE_PART;
-    (patience >= PATIENCE.start).then(|| patience.min(PATIENCE.end))
-}
-
 fn run(log: &dyn LogStore, state: &State) {
     let mut failed: Option<String> = None;
     // Set while something written is not synced.
     let mut sync_at: Option<Instant> = None;
-    let mut patient = None;
-    while let Some(jobs) = state.take(sync_at, patient) {
+    let (mut patience, mut company) = (Patience::default(), Company::default());
+    while let Some(jobs) = state.take(sync_at, &mut patience) {
+        if let Some(came) = patience.came() {
+            company.learn(came);
+        }
+        patience = Patience::default();
         let sync = state.sync();
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
@@ -270,7 +285,16 @@ fn run(log: &dyn LogStore, state: &State) {
             {
                 failed = Some(error.to_string());
             }
-            patient = patience(began.elapsed()).filter(|_| state.has_several);
+            let took = began.elapsed();
+            patience = Patience::default();
+            if state.has_several {
+                patience.wait_until_heard(took);
+            }
+            if sync == LogSync::Always
+                && let Some((clients, wait)) = company.wanted(state.writers.count(now_ms()), took)
+            {
+                patience.wait_for_clients(clients, wait);
+            }
             state.writes.fetch_add(1, Ordering::Relaxed);
             if sync == LogSync::Always {
                 state.syncs.fetch_add(1, Ordering::Relaxed);
@@ -352,6 +376,7 @@ mod tests {
                 writes: vec![write],
                 done: Box::new(done),
                 heard: 0,
+                clients: 0,
             });
         }
         told.iter().take(count).collect()
@@ -385,10 +410,12 @@ mod tests {
             writes: vec![write(1, 1)],
             done: Box::new(|_, _| None),
             heard: 0,
+            clients: 1,
         };
         let queue = Queue {
             jobs: vec![job],
             told,
+            clients: 1,
             ..Queue::default()
         };
         State {
@@ -396,50 +423,84 @@ mod tests {
             filled: Condvar::new(),
             sync: AtomicU8::new(0),
             has_several: true,
+            writers: Writers::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         }
     }
 
+    fn until_heard(took: Duration) -> Patience {
+        let mut patience = Patience::default();
+        patience.wait_until_heard(took);
+        patience
+    }
+
+    fn for_clients(clients: u32, wait: Duration) -> Patience {
+        let mut patience = Patience::default();
+        patience.wait_for_clients(clients, wait);
+        patience
+    }
+
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn taken(state: &State, mut patience: Patience) -> (usize, Option<bool>) {
+        let jobs = state.take(None, &mut patience).expect("not over");
+        (jobs.len(), patience.came())
+    }
+
     #[test]
     fn a_group_waits_for_those_who_were_told_but_not_for_long() {
-        let (state, began) = (waiting(1), Instant::now());
-        let patience = Duration::from_millis(20);
-        let taken = state.take(None, Some(patience)).expect("not over");
-        assert_eq!(taken.len(), 1);
-        assert!(began.elapsed() >= patience);
+        let began = Instant::now();
+        assert_eq!(taken(&waiting(1), until_heard(SHORT)), (1, None));
+        assert!(began.elapsed() >= Duration::from_micros(500));
         // Without patience, or if all have heard, it goes at once.
-        assert_eq!(waiting(1).take(None, None).map(|jobs| jobs.len()), Some(1));
-        let long = Some(Duration::from_secs(3600));
-        assert_eq!(waiting(0).take(None, long).map(|jobs| jobs.len()), Some(1));
+        assert_eq!(taken(&waiting(1), Patience::default()), (1, None));
+        assert_eq!(taken(&waiting(0), until_heard(LONG)), (1, None));
+    }
+
+    #[test]
+    fn a_group_waits_for_clients_but_not_for_long() {
+        let began = Instant::now();
+        assert_eq!(taken(&waiting(0), for_clients(2, SHORT)), (1, Some(false)));
+        assert!(began.elapsed() >= SHORT);
+        assert_eq!(taken(&waiting(0), for_clients(1, LONG)), (1, Some(true)));
+    }
+
+    /// Whoever takes a group that waits so, and what it takes after these were sent.
+    fn taken_after(patience: Patience, told: u64, send: impl FnOnce(&LogWriter)) -> usize {
+        let writer = LogWriter {
+            state: Arc::new(waiting(told)),
+            thread: None,
+        };
+        let state = writer.state.clone();
+        let take = std::thread::spawn(move || taken(&state, patience).0);
+        send(&writer);
+        take.join().expect("taken")
+    }
+
+    fn job(heard: u64, clients: u32) -> Job {
+        Job {
+            writes: vec![write(2, 1)],
+            done: Box::new(|_, _| None),
+            heard,
+            clients,
+        }
     }
 
     #[test]
     fn a_group_goes_when_the_last_has_heard() {
-        let writer = LogWriter {
-            state: Arc::new(waiting(2)),
-            thread: None,
-        };
-        let state = writer.state.clone();
-        let take = std::thread::spawn(move || {
-            let taken = state.take(None, Some(Duration::from_secs(3600)));
-            taken.map(|jobs| jobs.len())
+        let patience = for_clients(2, LONG);
+        let jobs = taken_after(patience, 0, |writer| writer.send(job(0, 1)));
+        assert_eq!(jobs, 2);
+        let mut both = for_clients(2, LONG);
+        both.wait_until_heard(LONG);
+        let jobs = taken_after(both, 2, |writer| {
+            writer.send(job(0, 1));
+            writer.heard(1);
+            writer.send(job(1, 0));
         });
-        writer.heard(1);
-        writer.send(Job {
-            writes: vec![write(2, 1)],
-            done: Box::new(|_, _| None),
-            heard: 1,
-        });
-        assert_eq!(take.join().expect("taken"), Some(2));
-    }
-
-    #[test]
-    fn patience_is_a_part_of_a_sync() {
-        let us = Duration::from_micros;
-        assert_eq!(patience(us(30)), None);
-        assert_eq!(patience(us(800)), Some(us(200)));
-        assert_eq!(patience(us(50_000)), Some(us(500)));
+        assert_eq!(jobs, 3);
     }
 
     #[test]
