@@ -8,8 +8,14 @@
 //! ```
 //!
 //! Keys of one write have much in common (region, database, often a prefix of the application), so
-//! comparing them whole is slow. To sort, what all have in common is found first; behind it sixteen
-//! bytes are taken as a number, and whole keys are compared only where these are equal.
+//! comparing them whole is slow. To sort, the places are found first at which they differ ([`Differences`]); the bytes at
+//! the first sixteen of them are taken as a number, and whole keys are compared only where these are equal:
+//!
+//! ```text
+//!   region  slot   database  key               window
+//!   0 0 0 7  3 1 4  0         cart:000091  ─►  3 1 4 9 1
+//!   0 0 0 7  2 7 1  0         cart:000082  ─►  2 7 1 8 2
+//! ```
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -22,13 +28,13 @@ const MANY: usize = 1024;
 /// Room for more rows is not kept.
 const ROWS_KEPT: usize = 256 << 10;
 
-/// Where a change is, and the part of its key behind what all keys of its family have in common.
+/// Where a change is, and of its key what differs from others.
 struct Row {
     window: u128,
     place: usize,
     part: u32,
     family: u8,
-    /// Bytes of the key that are in the window; [`LONG`] if not all of the rest are.
+    /// Bytes of the key that are in the window; [`LONG`] if some that may differ are not.
     seen: u8,
     /// There was no such row before the first change of it.
     is_new: bool,
@@ -91,15 +97,15 @@ fn is_in_order(changes: &Changes) -> bool {
 /// Sorts the rows of these parts; those that are equal by their age.
 fn sort(rows: &mut Vec<Row>, parts: &[&Changes]) {
     rows.clear();
-    let mut common: [Option<&[u8]>; Family::ALL.len()] = Default::default();
+    let mut differences: [Differences<'_>; Family::ALL.len()] = Default::default();
     for (part, changes) in parts.iter().enumerate() {
         for place in changes.places() {
             let Some(change) = changes.at(place) else {
                 continue;
             };
             let (family, key) = change.row();
-            if let Some(common) = common.get_mut(family as usize) {
-                *common = Some(common.map_or(key, |common| begin_of_both(common, key)));
+            if let Some(differences) = differences.get_mut(family as usize) {
+                differences.add(key);
             }
             rows.push(Row {
                 window: 0,
@@ -111,18 +117,14 @@ fn sort(rows: &mut Vec<Row>, parts: &[&Changes]) {
             });
         }
     }
-    let common = common.map(|common| common.map_or(0, <[u8]>::len));
+    let windows = differences.map(|differences| differences.window());
     let key = |row: &Row| {
         let change = parts.get(row.part as usize)?.at(row.place)?;
         Some(change.key)
     };
     for row in rows.iter_mut() {
-        let from = common.get(usize::from(row.family)).copied();
-        let rest = key(row).and_then(|key| key.get(from?..));
-        let rest = rest.unwrap_or_default();
-        row.window = window(rest);
-        if rest.len() <= size_of_val(&row.window) {
-            row.seen = rest.len() as u8;
+        if let (Some(window), Some(key)) = (windows.get(usize::from(row.family)), key(row)) {
+            (row.window, row.seen) = window.on(key);
         }
     }
     rows.sort_unstable_by(|a, b| {
@@ -140,23 +142,82 @@ fn sort(rows: &mut Vec<Row>, parts: &[&Changes]) {
     });
 }
 
-/// What both begin with.
-fn begin_of_both<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
-    if b.starts_with(a) {
-        return a;
-    }
-    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    a.get(..same).unwrap_or_default()
+/// How far into keys it is looked for differences.
+const DEPTH: usize = 64;
+
+/// Where keys differ from each other.
+struct Differences<'a> {
+    /// One of them.
+    like: Option<&'a [u8]>,
+    /// By place: not zero if some have another byte there.
+    bits: [u8; DEPTH],
+    /// The length of the shortest: behind it not all have a byte.
+    least: usize,
 }
 
-/// The first sixteen bytes as a number that orders as they do; a shorter key is not above a longer.
-fn window(key: &[u8]) -> u128 {
-    match key.first_chunk() {
-        Some(window) => u128::from_be_bytes(*window),
-        None => {
-            let mut window = [0; 16];
-            window[..key.len()].copy_from_slice(key);
-            u128::from_be_bytes(window)
+impl Default for Differences<'_> {
+    fn default() -> Self {
+        Differences {
+            like: None,
+            bits: [0; DEPTH],
+            least: usize::MAX,
+        }
+    }
+}
+
+impl<'a> Differences<'a> {
+    fn add(&mut self, key: &'a [u8]) {
+        let like = *self.like.get_or_insert(key);
+        self.least = self.least.min(key.len());
+        for ((bits, a), b) in self.bits.iter_mut().zip(like).zip(key) {
+            *bits |= a ^ b;
+        }
+    }
+
+    fn window(&self) -> Window {
+        let differs = |&place: &usize| {
+            let bits = self.bits.get(place);
+            place >= self.least || bits.is_some_and(|&bits| bits != 0)
+        };
+        let mut window = Window {
+            places: [0; 16],
+            len: 0,
+            all_to: DEPTH,
+        };
+        for place in (0..DEPTH).filter(differs) {
+            let Some(next) = window.places.get_mut(window.len) else {
+                window.all_to = place;
+                break;
+            };
+            *next = place;
+            window.len += 1;
+        }
+        window
+    }
+}
+
+/// The first places at which keys differ.
+struct Window {
+    places: [usize; 16],
+    len: usize,
+    /// Before this place there are no others.
+    all_to: usize,
+}
+
+impl Window {
+    /// The bytes there as a number that orders as they do, and how many they are; [`LONG`] if the key may differ elsewhere, too.
+    fn on(&self, key: &[u8]) -> (u128, u8) {
+        let places = self.places.iter().take(self.len);
+        let (mut window, mut seen) = (0_u128, 0);
+        for &byte in places.map_while(|&place| key.get(place)) {
+            window = window << 8 | u128::from(byte);
+            seen += 1;
+        }
+        // A shorter key is not above a longer one.
+        let window = window.checked_shl(8 * (16 - seen)).unwrap_or(0);
+        match key.len() > self.all_to {
+            true => (window, LONG),
+            false => (window, seen as u8),
         }
     }
 }
@@ -256,6 +317,36 @@ mod tests {
                 rows.push(((change.family as u8, change.key), change.value));
             });
             assert_eq!(rows, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// Keys with something in common before, between and behind what differs, of one length or not, some longer than it is looked into.
+    #[test]
+    fn keys_that_differ_in_several_places_are_in_order() {
+        let mut dice = fastrand::Rng::with_seed(11);
+        for _ in 0..500 {
+            let common = [0; 3].map(|_| vec![dice.u8(..); dice.usize(0..40)]);
+            let is_even = dice.bool();
+            let mut keys = Vec::new();
+            let mut part = Changes::new();
+            for _ in 0..dice.usize(1..80) {
+                let mut key = Vec::new();
+                for common in &common {
+                    key.extend_from_slice(common);
+                    let len = if is_even { 3 } else { dice.usize(0..9) };
+                    key.extend((0..len).map(|_| [0, 1, 255][dice.usize(0..3)]));
+                }
+                if !is_even && dice.u8(..8) == 0 {
+                    key.truncate(dice.usize(0..key.len() + 1));
+                }
+                part.put(Family::ALL[0], &key, b"");
+                keys.push(key);
+            }
+            keys.sort();
+            keys.dedup();
+            let mut rows = Vec::new();
+            for_each_in_order(&[&part], |change| rows.push(change.key.to_vec()));
+            assert_eq!(rows, keys);
         }
     }
 
