@@ -44,6 +44,7 @@ mod records;
 mod regions;
 mod settings;
 mod snapshot;
+mod steps;
 mod store;
 mod told;
 

@@ -23,7 +23,7 @@ mod take_in;
 mod tests;
 mod writing;
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,15 +33,16 @@ use std::sync::atomic::Ordering;
 use keyspace::rows::{Changes, WriteError};
 use rust_rocksdb::properties;
 
-use crate::{OpenError, Store};
+use crate::{OpenError, Store, steps};
+pub(crate) use take_in::take_in;
 use writing::Written;
 
 /// Inside the database's folder, so that files can be linked; RocksDB does not look at folders.
 const FOLDER: &str = "coming-in";
 
-/// Why a write did not become part of the database.
+/// Why files did not become part of the database.
 #[derive(Debug)]
-enum Failure {
+pub(crate) enum Failure {
     /// Not now.
     Busy,
     Failed(String),
@@ -50,6 +51,15 @@ enum Failure {
 impl Failure {
     fn of(error: impl Display) -> Failure {
         Failure::Failed(error.to_string())
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Busy => f.write_str("the store is busy"),
+            Failure::Failed(why) => f.write_str(why),
+        }
     }
 }
 
@@ -81,7 +91,12 @@ pub(crate) fn write(store: &Store, changes: &[&Changes]) -> Result<(), WriteErro
     }
     let folder = store.open.db.path().join(FOLDER);
     let mut paths = Vec::new();
-    match put_in(store, &folder, changes, &mut paths) {
+    let written = put_in(store, &folder, changes, &mut paths);
+    if !steps::has_ended() {
+        // As well as it goes: the next write removes them, or the next open.
+        paths.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    match written {
         Ok(written) => {
             let add =
                 |sum: &std::sync::atomic::AtomicU64, bytes| sum.fetch_add(bytes, Ordering::Relaxed);
@@ -90,20 +105,12 @@ pub(crate) fn write(store: &Store, changes: &[&Changes]) -> Result<(), WriteErro
             store.note_orphans(changes);
             Ok(())
         }
-        Err(failure) => {
-            if !has_ended() {
-                // As well as it goes: the next write writes over them, the next open removes them.
-                paths.iter().for_each(|path| drop(fs::remove_file(path)));
-            }
-            match failure {
-                Failure::Busy => Err(WriteError::Busy),
-                Failure::Failed(why) => Err(WriteError::Failed(why)),
-            }
-        }
+        Err(Failure::Busy) => Err(WriteError::Busy),
+        Err(Failure::Failed(why)) => Err(WriteError::Failed(why)),
     }
 }
 
-/// `paths`: where there may be files if it fails.
+/// `paths`: where there may be files behind it, of use to nobody then.
 fn put_in(
     store: &Store,
     folder: &Path,
@@ -119,7 +126,7 @@ fn put_in(
     }
     step()?;
     if !written.files.is_empty() {
-        take_in::take_in(&store.open.db, &written.files)?;
+        take_in(&store.open.db, &written.files)?;
     }
     Ok(written)
 }
@@ -133,31 +140,9 @@ fn makes_writers_wait(store: &Store) -> bool {
     is_set(properties::IS_WRITE_STOPPED) || is_set(properties::ACTUAL_DELAYED_WRITE_RATE)
 }
 
-/// Where tests let a process end.
-#[cfg(not(test))]
-#[inline]
 fn step() -> Result<(), Failure> {
-    Ok(())
-}
-
-/// Whether the process has ended, as far as a test is concerned: nothing is tidied up then.
-#[cfg(not(test))]
-#[inline]
-fn has_ended() -> bool {
-    false
-}
-
-#[cfg(test)]
-fn step() -> Result<(), Failure> {
-    let left = tests::STEPS.get();
-    tests::STEPS.set(left.saturating_sub(1));
-    match left {
-        0 => Err(Failure::of("the process has ended here")),
-        _ => Ok(()),
+    match steps::ends_here() {
+        true => Err(Failure::of(steps::ENDED)),
+        false => Ok(()),
     }
-}
-
-#[cfg(test)]
-fn has_ended() -> bool {
-    tests::STEPS.get() == 0
 }

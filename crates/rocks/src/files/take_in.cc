@@ -45,17 +45,21 @@ int Tell(const Status& status, char** why) {
 
 extern "C" {
 
-// Links the files into the database's folder and syncs them; nothing is seen of them yet. One file per family.
+// Links the files into the database's folder and syncs them; nothing is seen of them yet. Each path has its family, and
+// those of one family follow each other.
 int neokv_prepare(rocksdb_t* db, rocksdb_column_family_handle_t* const* families, const char* const* paths,
                   size_t count, FileIngestionHandle** prepared, char** why) noexcept {
-  std::vector<IngestExternalFileArg> args(count);
+  std::vector<IngestExternalFileArg> args;
   for (size_t n = 0; n < count; n++) {
-    args[n].column_family = families[n]->rep;
-    args[n].external_files = {paths[n]};
-    // Linked, and the first link removed when all is done. Copied where there are no links.
-    args[n].options.move_files = true;
-    // Nobody reads what was just in memory.
-    args[n].options.fill_cache = false;
+    if (n == 0 || families[n]->rep != families[n - 1]->rep) {
+      IngestExternalFileArg& arg = args.emplace_back();
+      arg.column_family = families[n]->rep;
+      // The first link stays: it is needed if the commit fails. Copied where there are no links.
+      arg.options.link_files = true;
+      // Nobody reads what was just in memory.
+      arg.options.fill_cache = false;
+    }
+    args.back().external_files.emplace_back(paths[n]);
   }
   std::unique_ptr<FileIngestionHandle> handle;
   const Status status = db->rep->PrepareFileIngestion(args, &handle);

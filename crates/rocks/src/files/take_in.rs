@@ -1,10 +1,12 @@
-//! Files of several families become part of the database as one: after a crash all of them are, or none.
+//! Files become part of the database as one, of several families or not: after a crash all of them are, or none. Those
+//! of a large write (`files/`) and those of a region that comes from another node (`regions/install.rs`).
 //!
 //! ```text
 //!   1  links to the files in the database's folder, files and folder synced     after a crash: RocksDB removes them
 //!   2  one group of records in its MANIFEST, synced                             from here on: all are in
-//!   3  the first links go                                                       after a crash: they are left over
 //! ```
+//!
+//! The files stay where they were as well; whoever brought them removes them there.
 //!
 //! When 2 fails nobody knows whether the records are on disk, but RocksDB removes its links, and could not be opened
 //! again without the files if the records are there after all. So the links are put back: should they not be needed,
@@ -24,6 +26,7 @@ use rust_rocksdb::{AsColumnFamilyRef, AsRawPtr, DB};
 use super::{Failure, step};
 use crate::db::Db;
 use crate::directory::sync_folder;
+use crate::steps;
 
 unsafe extern "C" {
     fn neokv_prepare(
@@ -42,9 +45,9 @@ unsafe extern "C" {
 const DONE: c_int = 0;
 const AGAIN: c_int = 1;
 
-/// Takes in at most one file per family. The files are gone from where they were, or nothing has changed; unless it
-/// failed at the last step, behind which nobody may use the database but to read from it.
-pub(super) fn take_in(db: &Db, files: &[(Family, PathBuf)]) -> Result<(), Failure> {
+/// Takes in files that do not overlap, those of a family in a row. They are part of the database, or nothing has changed;
+/// unless it failed at the last step, behind which nobody may use the database but to read from it.
+pub(crate) fn take_in(db: &Db, files: &[(Family, PathBuf)]) -> Result<(), Failure> {
     let prepared = Prepared::new(db, files)?;
     let links = links_inside(db.path(), files).map_err(Failure::of);
     step()?;
@@ -101,7 +104,7 @@ impl Prepared<'_> {
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
         // A process that ends takes nothing back.
-        if !super::has_ended() {
+        if !steps::has_ended() {
             // SAFETY: it was not used up, for then it is forgotten; the database still lives.
             unsafe { neokv_abandon(self.handle) }
         }

@@ -1,6 +1,5 @@
 //! Large writes and small ones in turns; an end of the process at every step; what RocksDB is to say when it is behind.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -12,12 +11,8 @@ use keyspace::rows::{Changes, Family, RowSource, RowStore, Tier, WriteError, fee
 use tempfile::TempDir;
 
 use super::FOLDER;
+use crate::steps::STEPS;
 use crate::{Store, StoreSettings};
-
-thread_local! {
-    /// Steps until the process ends.
-    pub(super) static STEPS: Cell<usize> = const { Cell::new(usize::MAX) };
-}
 
 /// A write of so many bytes becomes files.
 const LARGE: usize = 16 << 10;
@@ -225,6 +220,27 @@ fn files_that_belong_to_nothing_are_removed() {
     fs::write(&left, "torn").unwrap();
     drop(open(dir.path()));
     assert!(!left.exists());
+}
+
+#[test]
+fn a_file_that_is_part_of_the_database_is_not_written_over() {
+    let mut dice = fastrand::Rng::with_seed(7);
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path());
+    let mut model = Rows::new();
+    for index in 1..4 {
+        let large = changes(&mut dice, index, true);
+        store.write(&[&large]).unwrap();
+        apply(&mut model, &large);
+        // As if they could not be removed where they came from.
+        for file in store.open.db.live_files().unwrap() {
+            let here = dir.path().join(FOLDER);
+            let here = here.join(format!("{}.sst", file.column_family_name));
+            let _ = fs::hard_link(dir.path().join(file.name.trim_start_matches('/')), here);
+        }
+    }
+    drop(store);
+    assert_eq!(all(&*open(dir.path())), model);
 }
 
 #[test]

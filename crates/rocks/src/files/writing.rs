@@ -6,6 +6,8 @@
 //! wrong one costs space or CPU, nothing else.
 
 use std::cell::OnceCell;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use keyspace::rows::{Change, Changes, Family};
@@ -112,6 +114,13 @@ impl Files<'_> {
         });
         let path = self.folder.join(format!("{}.sst", family.name()));
         self.paths.push(path.clone());
+        // Never over what is there: a file that was taken in and could not be removed here is one of the database's.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::of(error));
+            }
+            _ => {}
+        }
         let mut file = SstFileWriter::create_with_env_options(options, self.on_disk);
         file.open(&path).map_err(failed)?;
         self.open = Some((family, path, file));

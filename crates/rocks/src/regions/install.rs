@@ -17,6 +17,8 @@
 //!   own. Rows taken in at 5 are on disk at once, beside a note and no state row.
 //! - Beginning again removes whatever 5 has brought in, by the same range deletions as the old rows. The
 //!   files are not used up: RocksDB gets links to them.
+//! - Should the disk refuse a record of 5, the database can still be opened, with the files or without
+//!   (`files/take_in.rs`).
 //! - A file that is taken in is newer than the deletions of 2, for these are flushed before it: no row of
 //!   it is hidden by them. The flush also keeps RocksDB from stopping all writers for one of its own.
 //! - The compaction at 4 is about speed: it removes the range deletions. A file goes into the lowest level
@@ -33,15 +35,12 @@ use std::path::Path;
 use base::cluster::{RegionId, Segment};
 use keyspace::rows::layout;
 use keyspace::rows::{Family, Installing, Manifest, Redone, RegionError, RowSource, State, Tier};
-use rust_rocksdb::{IngestExternalFileOptions, WriteBatch};
+use rust_rocksdb::WriteBatch;
 
 use super::files::{sync_files, verify};
 use super::remove::{delete_rows, drop_rows, is_whole};
 use super::{failed, refused, step, tell, write_durably};
-use crate::Store;
-
-/// Where links to the files are for the time of an install.
-const LINKS: &str = "taken-in";
+use crate::{Store, files};
 
 pub(crate) fn install(
     store: &Store,
@@ -130,30 +129,17 @@ fn unguard(store: &Store, region: RegionId, segments: &[Segment], state: &State)
 
 /// Step 5. Heads before elements, should anything look at them in between.
 fn take_in(store: &Store, manifest: &Manifest, dir: &Path) -> Result<(), RegionError> {
-    let links = dir.join(LINKS);
-    if links.exists() {
-        fs::remove_dir_all(&links).map_err(failed)?;
-    }
-    fs::create_dir(&links).map_err(failed)?;
-    let mut options = IngestExternalFileOptions::default();
-    options.set_move_files(true);
     for family in Family::ALL {
         let of_family = manifest.files.iter().filter(|file| file.family == family);
-        let mut paths = Vec::new();
-        for file in of_family {
-            let link = links.join(&file.name);
-            fs::hard_link(dir.join(&file.name), &link).map_err(failed)?;
-            paths.push(link);
-        }
+        let paths = of_family.map(|file| (family, dir.join(&file.name)));
+        let paths: Vec<_> = paths.collect();
         step()?;
         if !paths.is_empty() {
-            let db = &store.open.db;
-            let taken = db.ingest_external_file_cf_opts(&db.family(family), &options, paths);
-            taken.map_err(failed)?;
+            files::take_in(&store.open.db, &paths).map_err(failed)?;
         }
         step()?;
     }
-    fs::remove_dir_all(&links).map_err(failed)
+    Ok(())
 }
 
 pub(crate) fn unfinished(store: &Store) -> Result<Vec<Installing>, RegionError> {

@@ -27,7 +27,7 @@ use keyspace::rows::layout;
 use keyspace::rows::{Family, RegionError, State, state_row};
 use rust_rocksdb::{WriteBatch, WriteOptions};
 
-use crate::Store;
+use crate::{Store, steps};
 
 pub(crate) use export::export;
 pub use files::read_manifest;
@@ -76,20 +76,9 @@ fn write_durably(store: &Store, batch: &WriteBatch) -> Result<(), RegionError> {
     step()
 }
 
-/// Where tests let a process end.
-#[cfg(not(test))]
-#[inline]
 fn step() -> Result<(), RegionError> {
-    Ok(())
-}
-
-#[cfg(test)]
-fn step() -> Result<(), RegionError> {
-    match tests::STEPS.get().checked_sub(1) {
-        Some(left) => {
-            tests::STEPS.set(left);
-            Ok(())
-        }
-        None => Err(failed("the process has ended here")),
+    match steps::ends_here() {
+        true => Err(failed(steps::ENDED)),
+        false => Ok(()),
     }
 }

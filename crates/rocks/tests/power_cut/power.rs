@@ -16,6 +16,7 @@ const CUT_AT_SYNC: u64 = 5;
 pub const FAIL_AT_SYNC: u64 = 7;
 const MODE: u64 = 9;
 const SEED: u64 = 10;
+pub const CUT_AT_END: u64 = 11;
 
 /// The library, and what it is told.
 pub struct Power {
@@ -49,7 +50,7 @@ impl Power {
         Power { folder, control }
     }
 
-    pub fn set(&self, which: u64, value: u64) {
+    fn set(&self, which: u64, value: u64) {
         let bytes = value.to_le_bytes();
         self.control.write_all_at(&bytes, which * 8).unwrap();
     }
@@ -60,18 +61,18 @@ impl Power {
         u64::from_le_bytes(bytes)
     }
 
-    /// Runs the test `child` on `place`; whether the power was cut.
+    /// Runs the test `child` on `place`, with these numbers set; whether the power was cut.
     pub fn run(
         &self,
         child: &str,
         place: &Path,
-        cut: Option<(u64, u64)>,
+        cut: impl IntoIterator<Item = (u64, u64)>,
         dice: &mut fastrand::Rng,
     ) -> bool {
         self.control.write_all_at(&[0; 512], 0).unwrap();
         self.set(MODE, dice.u64(0..3));
         self.set(SEED, dice.u64(1..1 << 30));
-        if let Some((which, number)) = cut {
+        for (which, number) in cut {
             self.set(which, number);
         }
         let beside = |name: &str| self.folder.path().join(name);
