@@ -16,7 +16,7 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools
+.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads profile tools
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
@@ -36,6 +36,7 @@ help:
 	@echo 'make big-delete    DEL of collections of 1 M members, and their space'
 	@echo 'make cold-reads    a slow disk: does anybody wait for what others read?'
 	@echo 'make exec-rate     transactions per second, on disk before they are answered, beside redis-server'
+	@echo 'make profile       what real traffic runs through most, counted again: the compiler optimizes releases for that'
 	@echo 'make larger-than-cache  data of four times the cache: right, and steady'
 
 run: build
@@ -55,7 +56,11 @@ tools:
 
 build: tools
 	@echo '== building neokv (release; the first time takes a few minutes)'
-	cargo build --release --bin neokv
+	RUSTFLAGS="$$RUSTFLAGS $$(scripts/profile --flags)" cargo build --release --bin neokv
+
+# What runs most, for the compiler; after large changes of the code that every command runs through.
+profile: tools
+	@scripts/profile
 
 test: check
 	@scripts/install test

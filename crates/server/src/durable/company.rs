@@ -9,8 +9,9 @@
 //!   in halves  ▒▒▒▒▒▒▒▒ sync ▒▒▒▒▒▒▒▒ sync …        one half is on disk while the other is served
 //! ```
 //!
-//! It is worth it only if they come soon, as clients do that were answered just now. Who waits for others in vain stops
-//! waiting, for twice as many syncs each time; and a client alone is all who write.
+//! It is worth it only where clients come so fast that the next are here long before a sync would be done ([`CROWD`]); clients that
+//! think before they write again are not kept waiting. And who waits for others in vain stops waiting, for
+//! twice as many syncs each time.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,6 +20,10 @@ use crate::clients::Client;
 
 /// Whoever had something for the log in this time is one who writes.
 const WINDOW_MS: u64 = 4;
+/// Nobody waits where fewer clients than this come in the time of a sync.
+const CROWD: f32 = 4.0;
+/// Of what the last syncs tell, this part is the last one's.
+const NEWS: f32 = 0.125;
 /// Among so many a sync costs nobody much.
 const ENOUGH: u32 = 32;
 /// The wait for them is at most so many times what the last sync took.
@@ -65,20 +70,37 @@ impl Writers {
     }
 }
 
-/// What the writer has learned from its waits.
+/// What the writer has learned from its syncs and waits.
 #[derive(Default)]
 pub struct Company {
+    /// Of the last syncs, on average: clients that waited for one, from one to the next, and a sync itself, in seconds.
+    clients: f32,
+    period: f32,
+    sync: f32,
     /// Syncs before the next wait.
     skip: u32,
     doubled: u32,
 }
 
 impl Company {
+    /// A sync for so many clients is done; how long behind the one before, and how long it took.
+    pub fn note(&mut self, clients: u32, period: Duration, took: Duration) {
+        let mix = |old: &mut f32, new: f32| *old += (new - *old) * NEWS;
+        mix(&mut self.clients, clients as f32);
+        mix(&mut self.period, period.as_secs_f32());
+        mix(&mut self.sync, took.as_secs_f32());
+    }
+
+    /// So many come while a sync takes its time that they are worth waiting for.
+    fn is_crowded(&self) -> bool {
+        self.clients * self.sync > CROWD * self.period
+    }
+
     /// How many clients to wait for, of so many that write, and how long, after a sync that took so long; `None`: for nobody.
     pub fn wanted(&mut self, writers: u32, took: Duration) -> Option<(u32, Duration)> {
         let wait = took * SYNCS_LONG;
         let wanted = (writers / 2).min(ENOUGH);
-        if wanted < 2 || wait < WAIT.start {
+        if wanted < 2 || wait < WAIT.start || !self.is_crowded() {
             return None;
         }
         if self.skip > 0 {
@@ -91,7 +113,7 @@ impl Company {
     /// All who were waited for have come, or not.
     pub fn learn(&mut self, came: bool) {
         match came {
-            true => *self = Company::default(),
+            true => (self.skip, self.doubled) = (0, 0),
             false => {
                 self.doubled = (self.doubled + 1).min(MOST_DOUBLED);
                 self.skip = 1 << self.doubled;
@@ -127,10 +149,30 @@ mod tests {
         assert_eq!(writers.count(at(9)), 1);
     }
 
+    /// After many syncs for so many clients, of 100 µs each.
+    fn after(clients: u32, period: Duration) -> Company {
+        let mut company = Company::default();
+        for _ in 0..100 {
+            company.note(clients, period, Duration::from_micros(100));
+        }
+        company
+    }
+
+    #[test]
+    fn nobody_waits_where_few_come() {
+        let us = Duration::from_micros;
+        let waits = |mut company: Company| company.wanted(50, us(100)).is_some();
+        assert!(waits(after(6, us(110))), "one after the other, six each");
+        assert!(waits(after(25, us(330))), "in halves");
+        assert!(!waits(after(3, us(110))));
+        assert!(!waits(after(20, us(1000))));
+        assert!(!waits(Company::default()));
+    }
+
     #[test]
     fn it_waits_for_half_of_many_and_for_nobody_alone() {
         let us = Duration::from_micros;
-        let mut company = Company::default();
+        let mut company = after(10, us(100));
         assert_eq!(company.wanted(50, us(100)), Some((25, us(300))));
         assert_eq!(company.wanted(1000, us(1000)), Some((ENOUGH, WAIT.end)));
         assert_eq!(company.wanted(3, us(100)), None);
@@ -143,7 +185,7 @@ mod tests {
 
     #[test]
     fn waiting_in_vain_becomes_rare() {
-        let mut company = Company::default();
+        let mut company = after(10, Duration::from_micros(100));
         let mut waits = 0;
         for _ in 0..2000 {
             if company.wanted(50, Duration::from_micros(100)).is_some() {

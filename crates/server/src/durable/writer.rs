@@ -263,6 +263,7 @@ fn run(log: &dyn LogStore, state: &State) {
     // Set while something written is not synced.
     let mut sync_at: Option<Instant> = None;
     let (mut patience, mut company) = (Patience::default(), Company::default());
+    let mut last_done = Instant::now();
     while let Some(jobs) = state.take(sync_at, &mut patience) {
         if let Some(came) = patience.came() {
             company.learn(came);
@@ -273,8 +274,9 @@ fn run(log: &dyn LogStore, state: &State) {
         while jobs.peek().is_some() {
             let mut writes: Vec<LogWrite> = Vec::new();
             let mut ends: Vec<(usize, _)> = Vec::new();
-            let mut bytes = 0;
+            let (mut bytes, mut clients) = (0, 0);
             while let Some(job) = jobs.next_if(|_| bytes < GROUP_BYTES) {
+                clients += job.clients;
                 bytes += job.writes.iter().map(size_bytes).sum::<usize>();
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
@@ -285,7 +287,10 @@ fn run(log: &dyn LogStore, state: &State) {
             {
                 failed = Some(error.to_string());
             }
-            let took = began.elapsed();
+            let done = Instant::now();
+            let took = done - began;
+            company.note(clients, done - last_done, took);
+            last_done = done;
             patience = Patience::default();
             if state.has_several {
                 patience.wait_until_heard(took);
