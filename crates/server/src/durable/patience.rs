@@ -42,7 +42,7 @@ impl Patience {
         self.clients_until = Instant::now().checked_add(wait);
     }
 
-    /// Gives up what has been waited for long enough. When all will be given up; `None` if nothing is left to wait for.
+    /// Gives up what has been waited for long enough. When the next of it will be given up; `None` if nothing is left to wait for.
     pub fn end(&mut self, now: Instant, has_jobs: bool) -> Option<Instant> {
         if self.heard_until.is_none_or(|at| at <= now) {
             self.awaited.heard = false;
@@ -53,7 +53,7 @@ impl Patience {
         }
         let heard = self.heard_until.filter(|_| self.awaited.heard);
         let clients = self.clients_until.filter(|_| self.awaited.clients > 0);
-        heard.max(clients)
+        [heard, clients].into_iter().flatten().min()
     }
 
     /// Whether the clients came; `None` if nobody waited for any.
@@ -88,13 +88,9 @@ mod tests {
         let began = Instant::now();
         patience.wait_until_heard(Duration::from_micros(800));
         patience.wait_for_clients(3, Duration::from_millis(5));
-        let end = patience.end(began, true).unwrap();
-        assert!(end >= began + Duration::from_millis(5));
-        assert!(
-            patience
-                .end(began + Duration::from_millis(2), true)
-                .is_some()
-        );
+        let heard_until = patience.end(began, true).unwrap();
+        let end = patience.end(heard_until, true).unwrap();
+        assert!(heard_until < end && end >= began + Duration::from_millis(5));
         let left = Awaited {
             heard: false,
             clients: 3,

@@ -67,7 +67,6 @@ struct Queue {
 }
 
 /// When the writer wants to be woken.
-
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Sleeps {
     #[default]
