@@ -8,6 +8,12 @@ const PART: u32 = 4;
 const UNTIL_HEARD: std::ops::Range<Duration> =
     Duration::from_micros(50)..Duration::from_micros(500);
 
+/// How long to wait for the cores that were told, after a write that took so long; `None`: not at all.
+pub fn to_be_heard(took: Duration) -> Option<Duration> {
+    let wait = took / PART;
+    (wait >= UNTIL_HEARD.start).then(|| wait.min(UNTIL_HEARD.end))
+}
+
 /// What is worth waiting for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Awaited {
@@ -28,13 +34,10 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// For the cores that were told, after a write that took so long.
-    pub fn wait_until_heard(&mut self, took: Duration) {
-        let wait = took / PART;
-        if wait >= UNTIL_HEARD.start {
-            self.awaited.heard = true;
-            self.heard_until = Instant::now().checked_add(wait.min(UNTIL_HEARD.end));
-        }
+    /// For the cores that were told.
+    pub fn wait_until_heard(&mut self, wait: Duration) {
+        self.awaited.heard = true;
+        self.heard_until = Instant::now().checked_add(wait);
     }
 
     pub fn wait_for_clients(&mut self, clients: u32, wait: Duration) {
@@ -68,25 +71,17 @@ mod tests {
 
     #[test]
     fn the_wait_to_be_heard_is_a_part_of_a_sync() {
-        let wait = |took| {
-            let mut patience = Patience::default();
-            let began = Instant::now();
-            patience.wait_until_heard(took);
-            let until = patience.end(began, true)?;
-            Some(until - began)
-        };
         let us = Duration::from_micros;
-        assert_eq!(wait(us(30)), None);
-        assert!((us(200)..us(400)).contains(&wait(us(800)).unwrap()));
-        assert!(wait(us(50_000)).unwrap() >= us(500));
-        assert!(wait(Duration::from_secs(50)).unwrap() < Duration::from_secs(1));
+        assert_eq!(to_be_heard(us(30)), None);
+        assert_eq!(to_be_heard(us(800)), Some(us(200)));
+        assert_eq!(to_be_heard(us(50_000)), Some(us(500)));
     }
 
     #[test]
     fn both_are_waited_for_and_each_is_given_up_in_time() {
         let mut patience = Patience::default();
         let began = Instant::now();
-        patience.wait_until_heard(Duration::from_micros(800));
+        patience.wait_until_heard(Duration::from_micros(200));
         patience.wait_for_clients(3, Duration::from_millis(5));
         let heard_until = patience.end(began, true).unwrap();
         let end = patience.end(heard_until, true).unwrap();
