@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::cluster::{RegionId, Segment};
@@ -16,10 +16,13 @@ use keyspace::rows::{
     Changes, Family, Installing, Manifest, Pace, Redone, RegionError, RowError, RowSource,
     RowStore, State, StoreStats, Tier, WriteError,
 };
-use rust_rocksdb::event_listener::{CompactionJobInfo, EventListener, FlushJobInfo};
+use rust_rocksdb::event_listener::{
+    BackgroundErrorRecoveryInfo, CompactionJobInfo, DBBackgroundErrorReason, EventListener,
+    FlushJobInfo, MutableStatus,
+};
 use rust_rocksdb::{
     Cache, Error, ErrorKind, FlushOptions, Range, ReadOptions, ReadTier, SizeApproximationFlags,
-    WriteBatch, WriteOptions, properties,
+    WriteBatch, WriteOptions,
 };
 
 use crate::background::step_back;
@@ -83,6 +86,10 @@ impl Drop for Open {
 pub(crate) struct Work {
     pub flushed_bytes: AtomicU64,
     compacted_bytes: AtomicU64,
+    /// The last that was heard of flushes, or of compactions, is that one failed. (RocksDB's own count of errors only
+    /// grows: it does not tell whether they are over.)
+    cannot_flush: AtomicBool,
+    cannot_compact: AtomicBool,
 }
 
 struct Listener(Arc<Work>);
@@ -92,11 +99,30 @@ impl EventListener for Listener {
         let table = info.table_properties();
         let bytes = table.data_size() + table.index_size() + table.filter_size();
         self.0.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.0.cannot_flush.store(false, Ordering::Relaxed);
     }
 
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         let bytes = info.total_output_bytes();
         self.0.compacted_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if info.status().is_ok() {
+            self.0.cannot_compact.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn on_background_error(&self, reason: DBBackgroundErrorReason, _: MutableStatus) {
+        let cannot = match reason {
+            DBBackgroundErrorReason::KCompaction => &self.0.cannot_compact,
+            _ => &self.0.cannot_flush,
+        };
+        cannot.store(true, Ordering::Relaxed);
+    }
+
+    fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {
+        if info.new_bg_error().result().is_ok() {
+            self.0.cannot_flush.store(false, Ordering::Relaxed);
+            self.0.cannot_compact.store(false, Ordering::Relaxed);
+        }
     }
 }
 
@@ -236,15 +262,10 @@ impl Store {
 
     /// RocksDB would make a writer wait: is it behind with its work, or unable to do it at all (a full disk)?
     pub(crate) fn busy(&self) -> WriteError {
-        match self
-            .open
-            .db
-            .property_int_value(properties::BACKGROUND_ERRORS)
-        {
-            Ok(Some(errors)) if errors > 0 => {
-                WriteError::Failed("the store cannot flush to disk; is the disk full?".into())
-            }
-            _ => WriteError::Busy,
+        let is_so = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        match is_so(&self.work.cannot_flush) || is_so(&self.work.cannot_compact) {
+            true => WriteError::Failed("the store cannot flush to disk; is the disk full?".into()),
+            false => WriteError::Busy,
         }
     }
 

@@ -451,6 +451,82 @@ fn a_store_that_is_behind_says_busy_and_writes_nothing() {
     assert_eq!(value(&*store, Family::Metadata, &key(busy)), None);
 }
 
+/// A small file system in a folder, which only root may make; gone when dropped. RocksDB goes on after a full
+/// disk when some 70 MB are free.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    const BYTES: usize = 128 << 20;
+
+    fn new() -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let size = format!("size={}", SmallDisk::BYTES);
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]);
+        let mounted = mount.arg(dir.path()).status();
+        mounted.ok()?.success().then(|| SmallDisk(dir))
+    }
+
+    fn fill(&self) {
+        let ballast = vec![1; SmallDisk::BYTES];
+        std::fs::write(self.0.path().join("ballast"), ballast).expect_err("it is full now");
+    }
+
+    fn empty(&self) {
+        std::fs::remove_file(self.0.path().join("ballast")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let mut unmount = std::process::Command::new("umount");
+        let _ = unmount.arg("-l").arg(self.0.path()).status();
+    }
+}
+
+/// What a store says that makes writers wait, when its disk is full and when it is no more.
+#[test]
+fn a_disk_that_was_full_is_no_reason_to_fail_later() {
+    let Some(disk) = SmallDisk::new() else {
+        return eprintln!("not tried: a small file system needs root");
+    };
+    let store = Store::open(&disk.0.path().join("rows"), &SMALL).unwrap();
+    let is_failed = || matches!(store.busy(), WriteError::Failed(_));
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut write = || {
+        for n in 0..200u8 {
+            let key = sub_key(1, 1, "k", 1, &[n, rng.u8(..)]);
+            let value = std::iter::repeat_with(|| rng.u8(..)).take(10_000);
+            put(&store, &[(Family::Data, key, value.collect())]);
+        }
+    };
+    // Two files that overlap and do not get smaller: a compaction needs as much room again.
+    for _ in 0..2 {
+        write();
+        store.checkpoint().unwrap();
+    }
+    assert!(!is_failed());
+    disk.fill();
+    store.compact_range(Family::Data, None, None);
+    assert!(is_failed(), "a compaction failed");
+    disk.empty();
+    store.compact_range(Family::Data, None, None);
+    assert!(!is_failed(), "and then it did not");
+
+    write();
+    disk.fill();
+    store.checkpoint().expect_err("it cannot be written");
+    assert!(is_failed(), "a flush failed");
+    disk.empty();
+    // RocksDB looks now and then whether there is room.
+    let began = std::time::Instant::now();
+    while is_failed() {
+        assert!(began.elapsed().as_secs() < 60, "it does not go on");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    store.checkpoint().unwrap();
+}
+
 #[test]
 fn damage_is_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();

@@ -75,8 +75,8 @@ impl Keyspace {
         self.forget_void();
     }
 
-    /// Ends an entry that could not be kept. What is in memory is ahead of the log then: only for a
-    /// node that writes no more.
+    /// Ends an entry that could neither be kept nor undone. What is in memory is ahead of the log then: only
+    /// for a node that writes no more.
     pub fn forget_changes(&mut self) {
         self.end_entry(0, &mut Changes::new());
         self.stop_writing();

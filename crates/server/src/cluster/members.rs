@@ -115,7 +115,6 @@ impl Core {
         Some(Unwritten {
             changes,
             index: committed.index,
-            is_rows: false,
         })
     }
 

@@ -198,6 +198,7 @@ impl Core {
             member.committed.clear();
             member.open = None;
             member.unwritten = None;
+            member.brought = None;
             member.ahead = None;
             let Some(peers) = member.peers.as_deref_mut() else {
                 return;

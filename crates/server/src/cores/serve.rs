@@ -158,7 +158,11 @@ impl Core {
             let mut held = self.hold(&regions).await;
             self.begin_batch();
             held.load_keys_of(row, db, &command.args(0)).await;
-            let reply = held.with_view(waiter.db, |view| self.attempt_on(&waiter, &command, view));
+            // What cannot be kept is not taken for anybody: they go on waiting.
+            let reply = match self.has_failed() {
+                true => None,
+                false => held.with_view(waiter.db, |view| self.attempt_on(&waiter, &command, view)),
+            };
             let Some(reply) = reply else {
                 if let Some(region) = held.region_of(key) {
                     region.put_waiter_first(db, key, waiter.clone());

@@ -37,8 +37,10 @@ enum Step {
     /// Another leader's entry took the place of one that this node proposed.
     Overtaken(Flight),
     Nothing,
-    /// Keys and rows are not in memory; how often such rows were met before.
+    /// Keys and rows are not in memory; how often such rows were met before. The entry is still the next one.
     Cold(Vec<(DbIndex, Box<[u8]>)>, Vec<ColdRows>, u8),
+    /// The store takes no rows now. Nothing has happened to the entry: it is still the next one, and not
+    /// applied to anybody who asks, nor overtaken for who waits for it.
     Busy,
     Failed(String),
 }
@@ -245,6 +247,7 @@ impl Core {
         };
         if member.ahead != Some(index) {
             return match self.apply_bytes(region) {
+                // Only now: as long as its entry is to be applied, those who wait for it do.
                 Step::Applied(..) => {
                     let member = region.member.as_deref_mut();
                     let flight = member.and_then(|member| member.flights.pop_front());
@@ -253,7 +256,8 @@ impl Core {
                 step => step,
             };
         }
-        debug_assert!(member.open.is_none(), "it was settled when it was lent");
+        let is_settled = member.open.is_none() && member.unwritten.is_none();
+        debug_assert!(is_settled, "it was settled when it was lent");
         let flight = member.flights.front_mut();
         let Some(kept) = flight.and_then(|flight| flight.kept.as_mut()) else {
             return Step::Nothing;
@@ -266,11 +270,7 @@ impl Core {
         member.replica.on_applied(index);
         member.ahead = None;
         let flight = member.flights.pop_front();
-        member.unwritten = Some(Unwritten {
-            changes,
-            index,
-            is_rows: false,
-        });
+        member.unwritten = Some(Unwritten { changes, index });
         match region.settle() {
             Err(WriteError::Failed(reason)) => Step::Failed(reason),
             // A store that is busy is asked again; the log has it.
@@ -285,6 +285,9 @@ impl Core {
         else {
             return Step::Nothing;
         };
+        if member.brought.is_some() {
+            return self.take_brought(region);
+        }
         let Some(committed) = member.committed.front() else {
             return Step::Nothing;
         };
@@ -312,11 +315,11 @@ impl Core {
         let Some(member) = region.member.as_deref_mut() else {
             return Step::Nothing;
         };
-        let Some(committed) = member.committed.pop_front() else {
+        let Some(committed) = member.committed.front() else {
             return Step::Nothing;
         };
-        let (index, settings) = (committed.index, self.settings().clone());
-        let term = committed.term;
+        let (index, term) = (committed.index, committed.term);
+        let settings = self.settings().clone();
         let ran = run_payload(
             &mut region.space,
             &*durable.stores.rows,
@@ -326,39 +329,37 @@ impl Core {
             &settings.tuning,
             &mut |_| {},
         );
-        member.note(region.space.home(), index, &committed.payload);
-        member.replica.on_applied(index);
-        match ran {
-            Err(reason) => Step::Failed(reason),
+        let (stamp_ms, digest) = match ran {
+            Err(reason) => return Step::Failed(reason),
+            Ok(Brought::Rows { changes, stamp_ms }) => {
+                member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
+                member.bring(region.space.home(), changes);
+                return self.take_brought(region);
+            }
             Ok(Brought::Commands { stamp_ms }) => {
-                region.space.note_term(term);
                 member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
-                member.open = Some((index, stamp_ms));
-                self.settle_if_much(durable, region);
-                Step::Applied(None, Vec::new())
+                (stamp_ms, None)
             }
-            Ok(Brought::Digest { id, stamp_ms }) => {
-                region.space.note_term(term);
-                member.open = Some((index, stamp_ms));
-                self.take_digest(region, id, index);
-                Step::Applied(None, Vec::new())
-            }
-            Ok(Brought::Rows {
-                mut changes,
-                stamp_ms,
-            }) => {
-                member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
-                member.take_feed(&mut changes);
-                member.unwritten = Some(Unwritten {
-                    changes,
-                    index,
-                    is_rows: true,
-                });
-                match region.settle() {
-                    Ok(()) => Step::Applied(None, Vec::new()),
-                    Err(error) => self.on_write_error(region, error),
-                }
-            }
+            Ok(Brought::Digest { id, stamp_ms }) => (stamp_ms, Some(id)),
+        };
+        if let Some(committed) = member.committed.pop_front() {
+            member.note(region.space.home(), index, &committed.payload);
+        }
+        region.space.note_term(term);
+        member.open = Some((index, stamp_ms));
+        member.replica.on_applied(index);
+        match digest {
+            Some(id) => self.take_digest(region, id, index),
+            None => self.settle_if_much(durable, region),
+        }
+        Step::Applied(None, Vec::new())
+    }
+
+    /// Applies the entry whose rows the store is to take first.
+    fn take_brought(&self, region: &mut Region) -> Step {
+        match region.take_brought() {
+            Ok(()) => Step::Applied(None, Vec::new()),
+            Err(error) => self.on_write_error(region, error),
         }
     }
 
@@ -377,8 +378,9 @@ impl Core {
             member.replica.on_applied(committed.index);
         }
         match region.settle() {
-            Ok(()) => Step::Applied(None, Vec::new()),
-            Err(error) => self.on_write_error(region, error),
+            Err(WriteError::Failed(reason)) => Step::Failed(reason),
+            // Memory has it, and so has the log: a store that is busy is asked again.
+            Ok(()) | Err(WriteError::Busy) => Step::Applied(None, Vec::new()),
         }
     }
 
@@ -420,7 +422,13 @@ impl Core {
                 continue;
             };
             let now_ms = self.now_ms();
-            match settled {
+            // What an entry brought is taken when that is applied, which tries again and again.
+            match settled.and(
+                member
+                    .brought
+                    .as_ref()
+                    .map_or(Ok(()), |_| Err(WriteError::Busy)),
+            ) {
                 Ok(()) => member.busy_since_ms = 0,
                 Err(WriteError::Busy) if member.busy_since_ms == 0 => member.busy_since_ms = now_ms,
                 Err(WriteError::Busy) if now_ms - member.busy_since_ms < BUSY_MOST_MS => {}
@@ -465,3 +473,7 @@ impl Core {
         cold
     }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -36,6 +36,18 @@ pub fn begin(region: &mut Region) {
     }
 }
 
+impl Core {
+    /// Why nothing may be written on held regions, if the log or the store has failed. On a cluster node others
+    /// lead then, and each region decides by itself ([`super::keep`]).
+    pub(super) fn stopped(&self) -> Option<Refusal> {
+        let durable = self.shared.durable.as_ref()?;
+        match self.shared.cluster {
+            None => durable.refusal(),
+            Some(_) => None,
+        }
+    }
+}
+
 impl Held {
     /// Runs a data command over the held regions, first fetching what it needs.
     pub async fn run_loaded(&mut self, call: &Call<'_>, args: &Args<'_>, reply: &mut Reply) -> Ran {
@@ -97,6 +109,12 @@ impl Held {
                 if !cold.is_empty() {
                     return Err(cold);
                 }
+            }
+            if is_write && let Some(refusal) = core.stopped() {
+                // It waited meanwhile. What it did could not be undone where memory has more than the store.
+                core.stats().on_rejected(Some(call.stat));
+                core.refuse(&refusal, reply);
+                return Ok(Ran::Refused);
             }
             let before = reply.len();
             core.again.set(again);
@@ -195,15 +213,30 @@ impl Held {
             },
         };
         if let Err(Unkept::Failed(_)) = kept {
-            for region in self.regions_mut() {
-                if let Some(member) = region.member.as_deref_mut() {
-                    member.failed = true;
-                    region.space.forget_changes();
-                    begin(region);
-                }
-            }
+            self.give_up(dirty);
         }
         kept
+    }
+
+    /// Nothing is kept any more. What was changed is undone, for reads go on and must not see what its
+    /// client is refused: a region has been lent only when the store had all of it. Unless it had given up
+    /// before: then memory has more than the store, and there is nothing to go back to; but nothing runs on
+    /// such a region that could matter ([`Held::attempt`]).
+    fn give_up(&mut self, mut dirty: Vec<usize>) {
+        dirty.retain(|&at| {
+            let member = self.regions().get(at).and_then(|it| it.member.as_deref());
+            member.is_some_and(|member| !member.failed)
+        });
+        self.undo(&dirty);
+        for region in self.regions_mut() {
+            if let Some(member) = region.member.as_deref_mut() {
+                member.failed = true;
+                if region.space.has_changes() {
+                    region.space.forget_changes();
+                }
+                begin(region);
+            }
+        }
     }
 
     /// Where the regions are that were changed.

@@ -30,6 +30,8 @@ use crate::cores::{BatchBox, Core, Home, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
 const ENTRY_BYTES: usize = 1024 * 1024;
+/// A larger batch is an entry of its own: should the log not take it, nobody else is refused with it.
+const ALONE_BYTES: usize = 16 * 1024 * 1024;
 /// Entries that are on disk and wait to be applied (for rows to be read, say); more gather in the
 /// turn meanwhile.
 const MOST_FLIGHTS: usize = 64;
@@ -528,14 +530,37 @@ impl Core {
 
 /// The batches of one entry.
 fn take_entry(turn: &mut Vec<BatchBox>) -> Vec<BatchBox> {
-    let mut bytes = 0;
-    let end = turn
-        .iter()
-        .position(|batch| {
-            let full = bytes > ENTRY_BYTES;
-            bytes += batch.commands.size_bytes();
-            full
-        })
-        .unwrap_or(turn.len());
-    turn.drain(..end).collect()
+    let sizes = turn.iter().map(|batch| batch.commands.size_bytes());
+    let count = entry_count(sizes);
+    turn.drain(..count).collect()
+}
+
+/// How many batches of these sizes are one entry.
+fn entry_count(sizes: impl Iterator<Item = usize>) -> usize {
+    let (mut count, mut bytes) = (0, 0);
+    for size in sizes {
+        if count > 0 && (bytes > ENTRY_BYTES || size > ALONE_BYTES) {
+            break;
+        }
+        count += 1;
+        bytes += size;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HUGE: usize = 2 << 30;
+
+    #[test]
+    fn what_is_too_large_for_the_log_is_with_nobody_else() {
+        let count = |sizes: &[usize]| entry_count(sizes.iter().copied());
+        assert_eq!(count(&[100, HUGE, 100]), 1);
+        assert_eq!(count(&[HUGE, 100]), 1);
+        assert_eq!(count(&[100, 100, HUGE]), 2);
+        assert_eq!(count(&[ENTRY_BYTES, 1, 1]), 2, "one may go beyond");
+        assert_eq!(count(&[]), 0);
+    }
 }

@@ -47,7 +47,7 @@ pub(super) fn most_change_bytes() -> usize {
 pub enum Unkept {
     /// They are undone; the node goes on.
     TooLarge,
-    /// They are in memory, and nothing is kept any more.
+    /// They are undone, and nothing is kept any more.
     Failed(Refusal),
 }
 

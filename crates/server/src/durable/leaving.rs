@@ -46,7 +46,7 @@ pub struct Leaving {
 
 /// Jobs with entries of one core that may be on their way, on a node alone.
 const MOST_JOBS: usize = 16;
-/// A job takes no further entry beyond this size: it is one record of the log, and the log has a largest one.
+/// A job is no larger, unless it is one write: it is one record of the log, and the log has a largest one.
 const JOB_BYTES: usize = 16 << 20;
 
 /// Whose writes a job takes.
@@ -58,11 +58,16 @@ enum Whose {
 }
 
 impl Core {
-    /// A region has something to write; it leaves with the end of the turn.
+    /// A region has something to write; it leaves with the end of the turn. What was gathered before it leaves
+    /// now, if the two are too much for one job.
     pub(super) fn gather_write(&self, place: RegionId, write: LogWrite, is_ours: bool) {
+        let bytes = size_bytes(&write);
+        if self.leaving.borrow().bytes + bytes > JOB_BYTES {
+            self.send_gathered();
+        }
         let mut leaving = self.leaving.borrow_mut();
         leaving.is_ours |= is_ours;
-        leaving.bytes += size_bytes(&write);
+        leaving.bytes += bytes;
         leaving.places.push(place);
         leaving.writes.push(write);
     }
@@ -99,27 +104,28 @@ impl Core {
 
     /// Sends what was gathered.
     pub(crate) fn end_turn(&self) {
+        self.leaving.borrow_mut().asked = false;
+        self.send_gathered();
+        self.flush_outbox();
+    }
+
+    /// Sends the log writes that were gathered, as a job.
+    fn send_gathered(&self) {
         let (places, writes, whose) = {
             let mut leaving = self.leaving.borrow_mut();
-            leaving.asked = false;
+            if leaving.writes.is_empty() {
+                return;
+            }
             leaving.bytes = 0;
+            leaving.number += 1;
             let is_ours = std::mem::take(&mut leaving.is_ours);
             leaving.jobs_of_ours += usize::from(is_ours);
+            let clients = std::mem::take(&mut leaving.clients);
             let places = std::mem::take(&mut leaving.places);
             let writes = std::mem::take(&mut leaving.writes);
-            let clients = match writes.is_empty() {
-                true => 0,
-                false => {
-                    leaving.number += 1;
-                    std::mem::take(&mut leaving.clients)
-                }
-            };
             (places, writes, Whose::Turn { is_ours, clients })
         };
-        if !writes.is_empty() {
-            self.log(places, writes, whose);
-        }
-        self.flush_outbox();
+        self.log(places, writes, whose);
     }
 
     /// As many entries of this core are on their way as may be.
@@ -188,5 +194,66 @@ impl Core {
             heard,
             clients,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use replica::Entry;
+
+    use super::*;
+    use crate::durable::one_core::{Slow, core, run_alone};
+
+    /// A region of its own for each, as on a follower that hears of several at once.
+    fn write(region: u64, bytes: usize) -> LogWrite {
+        let entry = Entry {
+            index: 1,
+            term: 1,
+            data: vec![0; bytes].into(),
+            ..Entry::default()
+        };
+        LogWrite {
+            region,
+            number: region,
+            entries: vec![entry],
+            ..LogWrite::default()
+        }
+    }
+
+    /// The numbers of the writes of each job, as the core hears of them.
+    fn jobs_of(sizes: &[usize]) -> Vec<Vec<u64>> {
+        let mut jobs = Vec::new();
+        run_alone(async {
+            let core = core(Arc::new(Slow::default()));
+            for (number, &bytes) in (100..).zip(sizes) {
+                core.gather_write(0, write(number, bytes), true);
+            }
+            core.end_turn();
+            let count = core.leaving.borrow().jobs_of_ours;
+            while jobs.len() < count {
+                match core.shared.mailboxes[core.id].receive() {
+                    Some(Message::Logged { numbers, ok, .. }) => {
+                        assert!(ok);
+                        jobs.push(numbers.into_iter().map(|(_, number)| number).collect());
+                    }
+                    Some(_) => {}
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        });
+        jobs
+    }
+
+    #[test]
+    fn a_job_is_one_write_or_not_large() {
+        assert_eq!(jobs_of(&[100, 100, 100]), [vec![100, 101, 102]]);
+        let half = JOB_BYTES / 2;
+        assert_eq!(jobs_of(&[half, half, 1]), [vec![100, 101], vec![102]]);
+        let huge = JOB_BYTES + 1;
+        let alone = [vec![100], vec![101], vec![102], vec![103]];
+        assert_eq!(jobs_of(&[1, huge, huge, 1]), alone);
+        assert_eq!(jobs_of(&[]), Vec::<Vec<u64>>::new());
     }
 }

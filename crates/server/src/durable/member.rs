@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::DbIndex;
-use keyspace::rows::{Changes, RowStore, WriteError};
+use keyspace::rows::{Changes, RowStore, WriteError, feed};
 use replica::{Committed, Ready, Replica};
 
 use super::Progress;
@@ -30,8 +30,10 @@ pub struct Member {
     /// Entries were applied whose rows are not taken yet ([`Region::settle`]): the last one's index
     /// and stamp.
     pub open: Option<(u64, u64)>,
-    /// Rows that the store has not taken yet.
+    /// Rows of what was applied that the store has not taken yet.
     pub unwritten: Option<Unwritten>,
+    /// Rows that the next of `committed` brings, while the store has not taken them: it is not applied.
+    pub brought: Option<Changes>,
     /// Since when the store takes nothing; 0: it does.
     pub busy_since_ms: u64,
     rows: Arc<dyn RowStore>,
@@ -93,8 +95,6 @@ fn insert(flights: &mut VecDeque<Flight>, flight: Flight) {
 pub struct Unwritten {
     pub changes: Changes,
     pub index: u64,
-    /// The entry brought rows instead of commands: memory follows the store.
-    pub is_rows: bool,
 }
 
 /// An attempt for a blocked session, made when the key it waits for may have got something.
@@ -131,6 +131,7 @@ impl Member {
             failed: false,
             stalled: false,
             unwritten: None,
+            brought: None,
             ahead: None,
             expiring: 0,
             rehearsed: (0, 0),
@@ -139,6 +140,14 @@ impl Member {
             changes: Changes::new(),
             feed: None,
         }
+    }
+
+    /// The next of `committed` brings these rows; its record for the feed goes with them.
+    pub fn bring(&mut self, home: u64, mut changes: Changes) {
+        if let (Some(_), Some(committed)) = (&self.feed, self.committed.front()) {
+            feed::note(&mut changes, home, committed.index, &committed.payload);
+        }
+        self.brought = Some(changes);
     }
 
     /// Nothing is on its way, or nothing will arrive: what is applied is all there is.
@@ -188,11 +197,7 @@ impl Region {
             let mut changes = std::mem::take(&mut member.changes);
             self.space.end_entry(stamp_ms, &mut changes);
             member.take_feed(&mut changes);
-            member.unwritten = Some(Unwritten {
-                changes,
-                index,
-                is_rows: false,
-            });
+            member.unwritten = Some(Unwritten { changes, index });
         }
         let Some(mut done) = member.unwritten.take() else {
             return Ok(());
@@ -202,12 +207,34 @@ impl Region {
             return Err(error);
         }
         self.space.rows_written();
-        if done.is_rows {
-            self.space.apply_rows(&done.changes);
-        }
         member.progress.note_applied(self.id, done.index);
         done.changes.clear();
         member.changes = done.changes;
+        Ok(())
+    }
+
+    /// Applies the next entry, whose rows were brought: the store takes them, memory follows, and only then
+    /// is it applied to anybody who asks. If the store is busy, nothing has happened and it is still the next.
+    /// Rows of all entries before must have been taken.
+    pub fn take_brought(&mut self) -> Result<(), WriteError> {
+        let Some(member) = self.member.as_deref_mut() else {
+            return Ok(());
+        };
+        let (Some(changes), Some(committed)) = (member.brought.take(), member.committed.front())
+        else {
+            return Ok(());
+        };
+        if let Err(error) = member.rows.write(&[&changes]) {
+            member.brought = Some(changes);
+            return Err(error);
+        }
+        let index = committed.index;
+        member.committed.pop_front();
+        self.space.rows_written();
+        self.space.apply_rows(&changes);
+        member.progress.note_applied(self.id, index);
+        member.replica.on_applied(index);
+        member.busy_since_ms = 0;
         Ok(())
     }
 }

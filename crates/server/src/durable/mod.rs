@@ -34,6 +34,8 @@ mod large;
 mod leaving;
 mod load;
 mod member;
+#[cfg(test)]
+mod one_core;
 mod patience;
 mod payload;
 mod progress;

@@ -311,7 +311,13 @@ impl Held {
 
     async fn run_wide(&mut self, wide: &mut Wide) {
         let core = self.core().clone();
+        let writes = core
+            .commands_of(&wide.batch)
+            .any(|(row, ..)| row.is_write());
         let batch = &mut *wide.batch;
+        if writes && let Some(refusal) = core.stopped() {
+            return core.refuse(&refusal, &mut batch.replies);
+        }
         if let Some(watched) = &wide.watched {
             let keys = watched.iter().map(|watch| (watch.db, watch.key.clone()));
             self.load_missing_of(keys.collect()).await;

@@ -259,7 +259,8 @@ impl State {
 
 fn run(log: &dyn LogStore, state: &State) {
     let mut failed: Option<String> = None;
-    // Set while something written is not synced.
+    // Set while something was told to be written that is to be on disk a second later, whatever is asked
+    // for meanwhile.
     let mut sync_at: Option<Instant> = None;
     let (mut patience, mut company) = (Patience::default(), Company::default());
     let mut last_done = Instant::now();
@@ -320,22 +321,25 @@ fn run(log: &dyn LogStore, state: &State) {
                 }
             }
             sleepers.iter().for_each(|mailbox| mailbox.wake_sleeper());
-            if sync != LogSync::Always {
-                sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
+            match sync {
+                LogSync::Always => sync_at = None, // it covers what was written before
+                LogSync::EverySecond => {
+                    sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
+                }
+                LogSync::No => {}
             }
         }
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
             state.syncs.fetch_add(1, Ordering::Relaxed);
-            if sync == LogSync::EverySecond
-                && failed.is_none()
+            if failed.is_none()
                 && let Err(error) = log.sync()
             {
                 failed = Some(error.to_string());
             }
         }
     }
-    if failed.is_none() && sync_at.is_some() {
+    if failed.is_none() {
         let _ = log.sync();
     }
 }
@@ -409,6 +413,25 @@ mod tests {
         writer.stop();
         log.crash();
         assert_eq!(log.span(1), Some((1, 1)));
+    }
+
+    #[test]
+    fn what_was_told_before_every_write_is_synced_is_on_disk_a_second_later() {
+        let log = Arc::new(MapLog::new());
+        let writer = LogWriter::start(log.clone(), LogSync::EverySecond, true).expect("a thread");
+        for later in [LogSync::Always, LogSync::No] {
+            writer.set_sync(LogSync::EverySecond);
+            let index = log.span(1).map_or(1, |(_, last)| last + 1);
+            assert!(send(&writer, vec![write(1, index)])[0].1.is_ok());
+            writer.set_sync(later);
+            let (began, before) = (Instant::now(), log.syncs());
+            while log.syncs() == before {
+                assert!(began.elapsed() < Duration::from_secs(60), "{later:?}");
+                std::thread::sleep(SHORT);
+            }
+            log.crash();
+            assert_eq!(log.span(1), Some((1, index)), "{later:?}");
+        }
     }
 
     fn waiting(told: u64) -> State {

@@ -42,6 +42,7 @@ impl Value {
 }
 
 /// A node on a free port.
+#[allow(dead_code)]
 pub fn node(shards: usize, change: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = Settings {
         num_shards: shards,
