@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request   SET a   GET b   PING   GET c         a, c: core 1     b: here
-//!   order     [core 1][here … … ][core 1]
+//!   order     [1 of core 1][here … … ][1 of core 1]
 //!   replies   core 1: a, c       here: b, PING     →  a b PING c
 //! ```
 //!
@@ -25,8 +25,8 @@ const MAX_BYTES: usize = 256 * 1024;
 enum Source {
     /// In the output, up to this byte.
     Here(usize),
-    /// The next reply of this lane.
-    Lane(usize),
+    /// The next so many replies of a lane.
+    Lane { lane: usize, commands: usize },
     /// The reply of this stray.
     Stray(usize),
     /// As `Stray`, instead of the next reply of this lane.
@@ -121,7 +121,8 @@ impl Pending {
         batch.commands.push(args);
         batch.heads.push((stat as u16, session.db));
         self.bytes += batch.commands.size_bytes() - before;
-        self.note(Source::Lane(lane.at), out);
+        self.note_output(out);
+        self.push_lane(lane.at);
     }
 
     /// Adds a command that is not for this node.
@@ -136,16 +137,28 @@ impl Pending {
         self.kicks |= is_kick(session.core.shared.commands.row(stat));
         let number = self.strays.push(stat, session.db, slot, args);
         self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
-        self.note(Source::Stray(number), out);
+        self.note_output(out);
+        self.order.push(Source::Stray(number));
     }
 
-    fn note(&mut self, source: Source, out: &Reply) {
+    /// One more command, behind what is in the output.
+    fn note_output(&mut self, out: &Reply) {
         self.commands += 1;
         if out.len() > self.known {
             self.known = out.len();
             self.order.push(Source::Here(self.known));
         }
-        self.order.push(source);
+    }
+
+    /// The reply of one more command of this lane comes next.
+    fn push_lane(&mut self, at: usize) {
+        match self.order.last_mut() {
+            Some(Source::Lane { lane, commands }) if *lane == at => *commands += 1,
+            _ => self.order.push(Source::Lane {
+                lane: at,
+                commands: 1,
+            }),
+        }
     }
 
     /// Sends all batches, one message per core, waits for their replies and puts them into `out`
@@ -177,46 +190,57 @@ impl Pending {
 
     /// Commands that came back without having run: nobody leads, or somebody else does.
     fn find_strays(&mut self, session: &Session) {
-        let commands = &session.core.shared.commands;
-        let mut taken = vec![0usize; self.batches.len()];
-        for (order, source) in self.order.iter_mut().enumerate() {
-            let lane = match *source {
-                Source::Lane(lane) => lane,
+        let runs = std::mem::take(&mut self.order);
+        self.taken.clear();
+        self.taken.resize(self.batches.len(), 0);
+        for source in runs {
+            let (lane, commands) = match source {
+                Source::Lane { lane, commands } => (lane, commands),
                 Source::Stray(number) => {
-                    self.strays.set_order(number, order);
+                    self.strays.set_order(number, self.order.len());
+                    self.order.push(source);
                     continue;
                 }
-                Source::Here(_) | Source::Instead(..) => continue,
+                Source::Here(_) | Source::Instead(..) => {
+                    self.order.push(source);
+                    continue;
+                }
             };
-            let Some(Some(batch)) = self.batches.get(lane) else {
+            let Some(from) = self.taken.get(lane).copied() else {
                 continue;
             };
-            let Some(nth) = taken.get_mut(lane) else {
-                continue;
-            };
-            let at = *nth;
-            *nth += 1;
-            let hint = match astray(reply_of(batch, at)) {
-                Some(Astray::Unsettled) => None,
-                Some(Astray::Moved(address)) if session.forwards() => Some(address.to_string()),
-                _ => continue,
-            };
-            let Some(&(stat, db)) = batch.heads.get(at) else {
-                continue;
-            };
-            let (row, args) = (commands.row(stat as usize), batch.commands.args(at));
-            if matches!(row.run, Run::Block(_)) {
-                continue; // it may wait for long: its session sees to it
+            self.taken[lane] = from + commands;
+            for at in from..from + commands {
+                match self.stray_of(session, lane, at) {
+                    Some(number) => {
+                        self.strays.set_order(number, self.order.len());
+                        // Its reply in the batch is passed over by `stitch`.
+                        self.order.push(Source::Instead(lane, number));
+                    }
+                    None => self.push_lane(lane),
+                }
             }
-            let Ok(Some(slot)) = Cluster::slot_of(row, &args) else {
-                continue;
-            };
-            let number = self.strays.push(stat as usize, db, slot, &args);
-            self.strays.set_order(number, order);
-            self.strays.set_hint(number, hint);
-            // Its reply in the batch is passed over by `stitch`.
-            *source = Source::Instead(lane, number);
         }
+    }
+
+    /// Puts a lane's command among the strays if it has not run; its number there.
+    fn stray_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
+        let batch = self.batches.get(lane)?.as_ref()?;
+        let hint = match astray(replies_of(batch, at, 1)) {
+            Some(Astray::Unsettled) => None,
+            Some(Astray::Moved(address)) if session.forwards() => Some(address.to_string()),
+            _ => return None,
+        };
+        let &(stat, db) = batch.heads.get(at)?;
+        let row = session.core.shared.commands.row(stat as usize);
+        let args = batch.commands.args(at);
+        if matches!(row.run, Run::Block(_)) {
+            return None; // it may wait for long: its session sees to it
+        }
+        let slot = Cluster::slot_of(row, &args).ok()??;
+        let number = self.strays.push(stat as usize, db, slot, &args);
+        self.strays.set_hint(number, hint);
+        Some(number)
     }
 
     fn stitch(&mut self, core: &Core, out: &mut Reply) {
@@ -231,13 +255,13 @@ impl Pending {
                     whole.extend_from_slice(&out.as_bytes()[here..end]);
                     here = end;
                 }
-                Source::Lane(lane) => {
+                Source::Lane { lane, commands } => {
                     let Some(Some(batch)) = self.batches.get(lane) else {
                         continue;
                     };
-                    let nth = taken[lane];
-                    taken[lane] += 1;
-                    whole.extend_from_slice(reply_of(batch, nth));
+                    let from = taken[lane];
+                    taken[lane] += commands;
+                    whole.extend_from_slice(replies_of(batch, from, commands));
                 }
                 Source::Stray(number) => whole.extend_from_slice(self.strays.reply(number)),
                 Source::Instead(lane, number) => {
@@ -269,14 +293,15 @@ fn is_kick(row: &Command) -> bool {
     row.name == "row.kick"
 }
 
-/// The reply of a batch's command.
-fn reply_of(batch: &Batch, nth: usize) -> &[u8] {
-    let start = match nth {
+/// The replies of so many of a batch's commands.
+fn replies_of(batch: &Batch, from: usize, commands: usize) -> &[u8] {
+    let bytes = batch.replies.as_bytes();
+    let end_of = |count: usize| match count {
         0 => 0,
-        _ => batch.ends.get(nth - 1).copied().unwrap_or(0),
+        _ => batch.ends.get(count - 1).copied().unwrap_or(bytes.len()),
     };
-    let end = batch.ends.get(nth).copied().unwrap_or(start);
-    batch.replies.as_bytes().get(start..end).unwrap_or_default()
+    let (start, end) = (end_of(from), end_of(from + commands));
+    bytes.get(start..end).unwrap_or_default()
 }
 
 fn take_filled(slot: &mut Option<Box<Batch>>) -> Option<Box<Batch>> {
