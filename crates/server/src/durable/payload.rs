@@ -105,6 +105,7 @@ pub fn run_payload(
                     reply.refusal(refusal);
                 }
                 tell(reply.as_bytes());
+                space.make_rows();
             }
         }
     }
