@@ -1,5 +1,5 @@
 //! What every layer shares: slots, ids and descriptors of regions, limits, the refusal told to clients, numbers as Redis
-//! reads and writes them, glob patterns.
+//! reads and writes them, glob patterns, a hint to the CPU.
 //!
 //! Pure, and free of anything that belongs to one layer only. If a thing is used by a single
 //! crate, it lives there, not here.
@@ -9,11 +9,13 @@ pub mod cluster;
 pub mod extended;
 pub mod glob;
 pub mod limits;
+mod near;
 pub mod number;
 mod refusal;
 pub mod slot;
 
 pub use atom::{Atom, IntText};
+pub use near::{prefetch, prefetch_whole};
 pub use refusal::Refusal;
 pub use slot::{SLOT_COUNT, Slot};
 

@@ -191,13 +191,7 @@ impl Segment {
     /// Asks for the line of a home bucket before it is needed.
     #[inline]
     pub fn prefetch(&self, home: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a hint; the address is inside the segment.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.0.add(1 + home).as_ptr().cast());
-        }
-        let _ = home;
+        base::prefetch(self.0.as_ptr().wrapping_add(1 + home));
     }
 
     /// Finds a word of this home and tag for which `is` holds; its place. `homes` is that of the

@@ -43,6 +43,9 @@ const PREFETCH_FROM: usize = 16 * 1024;
 /// Most keys asked for at once: enough to hide the wait, few enough to be still near when used.
 pub(crate) const AHEAD: usize = 16;
 
+/// Of an element a lookup reads so much, most often: its head and its key, which may be in two lines of the cache.
+const LOOKED_AT: usize = 40;
+
 /// An owning pointer of one word to an element that knows its key.
 ///
 /// # Safety
@@ -150,6 +153,7 @@ impl<P: Thin> Table<P> {
             let home = home(hash, self.homes);
             segment.find(self.homes as usize, home, hash as u16, |address| {
                 prefetch(address);
+                prefetch(address + LOOKED_AT);
                 true
             });
         }
@@ -358,11 +362,5 @@ fn checked_address(raw: NonNull<u8>) -> usize {
 
 #[inline]
 fn prefetch(address: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint; any address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address as *const i8);
-    }
-    let _ = address;
+    base::prefetch(std::ptr::without_provenance::<u8>(address));
 }

@@ -36,8 +36,10 @@ impl Core {
         }
         let mut looked_to = (0, 0);
         for nth_batch in 0..flight.batches.len() {
+            prefetch_batches(&flight.batches, nth_batch);
             for at in 0..flight.batches[nth_batch].heads.len() {
                 if (nth_batch, at) >= looked_to {
+                    region.space.make_rows();
                     looked_to = look_ahead(&region.space, &flight.batches, nth_batch, at);
                 }
                 let batch = &mut flight.batches[nth_batch];
@@ -123,6 +125,16 @@ impl Core {
             region.space.take_missing_rows();
         }
         answers
+    }
+}
+
+/// Asks for the batches behind this one: they have come over some time, and most are not near any more.
+fn prefetch_batches(batches: &[BatchBox], nth: usize) {
+    if let Some(batch) = batches.get(nth + 3) {
+        base::prefetch_whole(&**batch);
+    }
+    if let Some(batch) = batches.get(nth + 2) {
+        batch.prefetch();
     }
 }
 
