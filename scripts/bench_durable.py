@@ -17,6 +17,7 @@ quiet again per operation from the first to the last. The second has flushes and
 import json
 import os
 import random
+import statistics
 import subprocess
 import time
 
@@ -87,7 +88,7 @@ def quiet(server):
 
 
 class Turns:
-    """The same load on several servers in turns, all others quiet; per server the middle round by throughput."""
+    """The same load on several servers in turns, all others quiet; per server the middle round by throughput, and the middle of its CPU."""
 
     def __init__(self, args, load):
         self.args = args
@@ -137,7 +138,10 @@ class Turns:
                 runs[name].append(self.turn(servers[name], seconds, *load))
         middle = {}
         for name, rounds in runs.items():
-            middle[name] = sorted(rounds, key=lambda run: run["rps"])[len(rounds) // 2]
+            middle[name] = dict(sorted(rounds, key=lambda run: run["rps"])[len(rounds) // 2])
+            # CPU has a middle of its own: a compaction falls into one round or another, whatever that one's throughput.
+            for cpu in ("cpu_us", "all_us"):
+                middle[name][cpu] = statistics.median(run[cpu] for run in rounds)
         return middle, runs
 
 
