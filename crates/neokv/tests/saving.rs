@@ -313,6 +313,8 @@ fn writes_stop_when_saves_fail() {
     fs::remove_dir_all(&data).unwrap();
     let _: () = call(&mut client, "BGSAVE");
     wait_for(&mut client, "rdb_last_bgsave_status", "err");
+    // It is told a moment before the save is over, and SAVE does not run beside it.
+    wait_for(&mut client, "rdb_bgsave_in_progress", "0");
     for line in ["SET a 2", "PING"] {
         let error = try_call::<String>(&mut client, line).unwrap_err();
         assert_eq!(error.code(), Some("MISCONF"), "{error}");
