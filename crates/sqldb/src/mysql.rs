@@ -5,7 +5,7 @@
 
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnectOptions, MySqlDatabaseError, MySqlRow};
-use sqlx::{ConnectOptions, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 use table::Kind;
 
 use crate::conn::{Cell, Param, Want};
@@ -56,7 +56,7 @@ type Query<'q> = sqlx::query::Query<'q, MySql, sqlx::mysql::MySqlArguments>;
 
 pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     // Texts differ with the number of rows: long ones are not worth keeping prepared.
-    let query = sqlx::query(sql).persistent(params.len() < 64);
+    let query = sqlx::query(AssertSqlSafe(sql)).persistent(params.len() < 64);
     let bind = |query: Query<'q>, param| match param {
         Param::Int(number) => query.bind(number),
         Param::Uint(number) => query.bind(number),

@@ -2,7 +2,7 @@
 
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::{ConnectOptions, Postgres, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Postgres, Row};
 use table::Kind;
 
 use crate::conn::{Cell, Param, Want};
@@ -45,7 +45,7 @@ pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
         Param::Numbers(column) => query.bind(column),
         Param::Blobs(column) => query.bind(column),
     };
-    params.into_iter().fold(sqlx::query(sql), bind)
+    params.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind)
 }
 
 pub(crate) fn read(row: &PgRow, at: usize, want: Want) -> Cell {

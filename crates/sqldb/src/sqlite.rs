@@ -8,7 +8,7 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Row, Sqlite, TypeInfo, ValueRef};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row, Sqlite, TypeInfo, ValueRef};
 
 use crate::conn::{Cell, Param, Want};
 use crate::database::Limits;
@@ -33,11 +33,11 @@ pub(crate) async fn connect(
     Ok(Wire::Sqlite(Box::new(wire)))
 }
 
-type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments<'q>>;
+type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
 
 pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
     // Texts differ with the number of rows: long ones are not worth keeping prepared.
-    let query = sqlx::query(sql).persistent(params.len() < 64);
+    let query = sqlx::query(AssertSqlSafe(sql)).persistent(params.len() < 64);
     let bind = |query: Query<'q>, param| match param {
         Param::Int(number) => query.bind(number),
         Param::Uint(number) => match i64::try_from(number) {

@@ -3,11 +3,14 @@
 //! What a database is asked and how its answer is taken apart is the same for all; a driver knows only how to bind a
 //! parameter, how to read a column and what an error code means (`postgres.rs`, `mysql.rs`, `sqlite.rs`). No time
 //! limit here: that is `Conn`'s.
+//!
+//! sqlx takes a text that is not a constant only as `AssertSqlSafe`. That holds here: texts consist of this crate's words and the
+//! quoted names of declared tables and fields; values always travel as parameters.
 
 use std::pin::Pin;
 
 use sqlx::error::DatabaseError;
-use sqlx::{Executor, MySqlConnection, PgConnection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection, PgConnection, SqliteConnection};
 
 use crate::conn::{Cell, Param, Want};
 use crate::error::{Fault, Sort, fault};
@@ -71,6 +74,7 @@ impl Wire {
 
     /// Text without parameters: transactions, settings, changes of tables.
     pub(crate) fn say<'a>(&'a mut self, sql: &'a str) -> Boxed<'a, ()> {
+        let sql = AssertSqlSafe(sql);
         match self {
             Wire::Postgres(wire) => heard(wire.execute(sql), drop, postgres::sort),
             Wire::MySql(wire) => heard(wire.execute(sql), drop, mysql::sort),

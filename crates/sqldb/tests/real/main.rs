@@ -96,7 +96,7 @@ pub enum Stranger {
 }
 
 pub async fn run(stranger: &mut Stranger, sql: &str) {
-    let text = sqlx::raw_sql(sql);
+    let text = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
     let done = match stranger {
         Stranger::Postgres(stranger) => text.execute(stranger).await.map(drop),
         Stranger::Mariadb(stranger) => text.execute(stranger).await.map(drop),
