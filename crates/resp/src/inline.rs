@@ -3,8 +3,10 @@
 //! Words are separated by blanks. Within `"…"`, `\n \r \t \b \a`, `\xHH` and `\` before any other
 //! byte are escapes; within `'…'` only `\'` is. A closing quote ends its word, so a blank or the
 //! end of the line must follow it: `"a"b` is refused, while `a"b"` is the word `ab`.
+//!
+//! [`quote`] is the way back: what it writes between quotes is read as the same bytes.
 
-use crate::args::Span;
+use crate::args::{Args, Span};
 
 /// A quote that is not closed, or is closed in the middle of a word.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +41,28 @@ pub(crate) fn split(
             start: start as u32, // a line is far shorter than 4 GiB
             len: (text.len() - start) as u32,
         });
+    }
+}
+
+/// The words of a line that a person typed; `None` if its quotes are unbalanced.
+pub fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut text, mut spans) = (Vec::new(), Vec::new());
+    split(line, &mut text, &mut spans).ok()?;
+    let args = Args::new(&text, &spans);
+    Some(args.iter_from(0).map(<[u8]>::to_vec).collect())
+}
+
+/// Appends one byte as Redis writes it between quotes.
+pub fn quote(byte: u8, text: &mut Vec<u8>) {
+    match byte {
+        b'\\' | b'"' => text.extend_from_slice(&[b'\\', byte]),
+        b'\n' => text.extend_from_slice(b"\\n"),
+        b'\r' => text.extend_from_slice(b"\\r"),
+        b'\t' => text.extend_from_slice(b"\\t"),
+        0x07 => text.extend_from_slice(b"\\a"),
+        0x08 => text.extend_from_slice(b"\\b"),
+        0x20..=0x7e => text.push(byte),
+        _ => text.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
     }
 }
 
@@ -111,13 +135,6 @@ fn hex(digit: u8) -> u8 {
 mod tests {
     use super::*;
 
-    fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let (mut text, mut spans) = (Vec::new(), Vec::new());
-        split(line, &mut text, &mut spans).ok()?;
-        let word = |s: &Span| text[s.start as usize..][..s.len as usize].to_vec();
-        Some(spans.iter().map(word).collect())
-    }
-
     /// Each answer here was seen from redis-server 7.0.15 (`ECHO` of the line).
     #[test]
     fn words_as_redis_splits_them() {
@@ -147,5 +164,15 @@ mod tests {
             let expected = expected.map(|list| list.iter().map(|w| w.to_vec()).collect());
             assert_eq!(words(line), expected, "{}", line.escape_ascii());
         }
+    }
+
+    #[test]
+    fn quoted_bytes_are_read_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        let mut line = b"\"".to_vec();
+        all.iter().for_each(|&byte| quote(byte, &mut line));
+        line.push(b'"');
+        assert!(line.is_ascii());
+        assert_eq!(words(&line), Some(vec![all]));
     }
 }

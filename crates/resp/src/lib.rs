@@ -10,5 +10,6 @@ mod reply;
 mod request;
 
 pub use args::{Args, Span};
+pub use inline::{quote, words};
 pub use reply::{Later, Protocol, Reply};
 pub use request::{Parsed, ProtocolError, RequestLimits, RequestParser};

@@ -332,26 +332,14 @@ fn monitor_line(args: &Args<'_>, db: u8, addr: &str, now_us: u64) -> Vec<u8> {
         if crate::slowlog::is_secret(args, i) {
             line.extend_from_slice(b"(redacted)");
         } else {
-            args.at(i).iter().for_each(|&byte| quote(byte, &mut line));
+            args.at(i)
+                .iter()
+                .for_each(|&byte| resp::quote(byte, &mut line));
         }
         line.push(b'"');
     }
     line.extend_from_slice(b"\r\n");
     line
-}
-
-/// One byte as Redis quotes it.
-fn quote(byte: u8, line: &mut Vec<u8>) {
-    match byte {
-        b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
-        b'\n' => line.extend_from_slice(b"\\n"),
-        b'\r' => line.extend_from_slice(b"\\r"),
-        b'\t' => line.extend_from_slice(b"\\t"),
-        0x07 => line.extend_from_slice(b"\\a"),
-        0x08 => line.extend_from_slice(b"\\b"),
-        0x20..=0x7e => line.push(byte),
-        _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-    }
 }
 
 #[cfg(test)]
