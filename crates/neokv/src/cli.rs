@@ -1,18 +1,21 @@
 //! The command line. The flags of `neokv server` are made from the list of settings, so that each
 //! setting is a flag, a key of the configuration file and an environment variable of one name.
 //!
-//! `_` in a flag's name means `-`: `--num_shards=4` is `--num-shards 4`.
+//! `_` in a flag's name means `-`: `--num_shards=4` is `--num-shards 4`. Not so for `neokv cli`, whose arguments are a
+//! Redis command.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use server::settings::{Setting, kind::Kind, list};
 
-use crate::config::{Given, env_name};
+use crate::config::{Given, default_shown, env_name};
 use crate::feed::{Wanted, parse_position};
+use crate::generate::Files;
 use crate::pages::Page;
-use crate::{ctl, playground, tables};
+use crate::{console, ctl, playground, tables};
 
 /// What the command line asks for.
 pub enum Asked {
@@ -20,8 +23,10 @@ pub enum Asked {
     Playground(playground::Wish),
     Ctl(ctl::Wish),
     Tables(tables::Wish),
+    Console(console::Wish),
     Feed(Wanted),
     Page(Page),
+    Generate(Files, PathBuf),
     /// Help or version: to be printed.
     Text(String),
     /// One line that says what is wrong.
@@ -44,7 +49,10 @@ const MAIN: &[&str] = &[
 ];
 
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
-    let args: Vec<OsString> = args.into_iter().map(with_dashes).collect();
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    if args.get(1).is_none_or(|word| word != "cli") {
+        args = args.into_iter().map(with_dashes).collect();
+    }
     let help = help_of(&args);
     match command().try_get_matches_from(args) {
         Ok(matches) => match matches.subcommand() {
@@ -64,11 +72,24 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
                 Ok(wish) => Asked::Tables(wish),
                 Err(line) => Asked::Wrong(line),
             },
+            Some(("cli", sub)) => match console::wish(sub) {
+                Ok(wish) => Asked::Console(wish),
+                Err(line) => Asked::Wrong(line),
+            },
             Some(("feed", sub)) => wanted(sub),
             Some(("page", sub)) => match sub.get_one::<String>("name").map(String::as_str) {
                 Some("configuration") => Asked::Page(Page::Configuration),
+                Some("sample") => Asked::Page(Page::Sample),
                 _ => Asked::Page(Page::Commands),
             },
+            Some(("generate", sub)) => {
+                let files = match sub.get_one::<String>("files").map(String::as_str) {
+                    Some("completions") => Files::Completions,
+                    _ => Files::Man,
+                };
+                let folder = sub.get_one::<String>("folder").cloned();
+                Asked::Generate(files, folder.unwrap_or_default().into())
+            }
             _ => Asked::Text(command().render_long_help().to_string()),
         },
         Err(error) if is_help(&error) => Asked::Text(error.render().to_string()),
@@ -145,7 +166,7 @@ fn with_dashes(arg: OsString) -> OsString {
     }
 }
 
-fn command() -> Command {
+pub fn command() -> Command {
     Command::new("neokv")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A multi-core server that speaks the Redis protocol")
@@ -162,12 +183,24 @@ fn command() -> Command {
         .subcommand(playground::command())
         .subcommand(ctl::command())
         .subcommand(tables::command())
+        .subcommand(console::command())
         .subcommand(feed())
         .subcommand(
             Command::new("page")
                 .about("Print a generated page of the documentation")
                 .hide(true)
-                .arg(Arg::new("name").value_parser(["commands", "configuration"])),
+                .arg(Arg::new("name").value_parser(["commands", "configuration", "sample"])),
+        )
+        .subcommand(
+            Command::new("generate")
+                .about("Write files that are installed beside the program")
+                .hide(true)
+                .arg(
+                    Arg::new("files")
+                        .value_parser(["man", "completions"])
+                        .required(true),
+                )
+                .arg(Arg::new("folder").value_name("FOLDER").required(true)),
         )
 }
 
@@ -236,8 +269,9 @@ fn wanted(matches: &ArgMatches) -> Asked {
 
 fn flag(setting: &'static Setting) -> Arg {
     let mut help = setting.doc.to_string();
-    if !setting.default.is_empty() {
-        help.push_str(&format!(" [default: {}]", setting.default));
+    let default = default_shown(setting);
+    if !default.is_empty() {
+        help.push_str(&format!(" [default: {default}]"));
     }
     help.push_str(&format!(" [env: {}]", env_name(setting)));
     let others: Vec<&str> = setting

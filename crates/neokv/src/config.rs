@@ -33,6 +33,14 @@ impl std::fmt::Display for ConfigError {
 /// Where the engine rocksdb keeps its data if nobody says.
 const DATA_DIR: &str = "neokv-data";
 
+/// The default as documents show it: what a node has if nobody says.
+pub fn default_shown(setting: &Setting) -> &'static str {
+    match setting.name {
+        "dir" => DATA_DIR,
+        _ => setting.default,
+    }
+}
+
 fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
     ConfigError {
         place: place.into(),

@@ -1,10 +1,13 @@
 //! The `neokv` program: reads the command line and the configuration, and starts what they ask for.
 
 mod cli;
+mod client;
 mod config;
+mod console;
 mod ctl;
 mod engine;
 mod feed;
+mod generate;
 mod import;
 mod pages;
 mod playground;
@@ -24,7 +27,11 @@ fn main() -> ExitCode {
         cli::Asked::Playground(wish) => ended(playground::run(wish)),
         cli::Asked::Ctl(wish) => ended(ctl::run(wish)),
         cli::Asked::Tables(wish) => ended(tables::run(wish)),
+        cli::Asked::Console(wish) => console::run(wish),
         cli::Asked::Feed(wanted) => ended(feed::print(&wanted)),
+        cli::Asked::Generate(files, folder) => {
+            ended(generate::write(files, cli::command(), &folder))
+        }
         cli::Asked::Page(page) => {
             print!("{}", page.text());
             ExitCode::SUCCESS

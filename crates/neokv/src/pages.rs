@@ -1,16 +1,18 @@
-//! Generated pages of the documentation: the tables of commands and of settings as Markdown.
-//! `tests/pages.rs` fails when the files in `docs/` differ from what is printed here.
+//! Generated pages: the tables of commands and of settings as Markdown, and a sample of the configuration file.
+//! `tests/pages.rs` fails when the files in `docs/` differ from what is printed here, and starts a node with the sample.
 
 use std::fmt::Write;
 
 use command::{Arity, Command, Group};
-use server::settings::{Change, list};
+use server::settings::kind::Kind;
+use server::settings::{Change, Setting, list};
 
-use crate::config::env_name;
+use crate::config::{default_shown, env_name};
 
 pub enum Page {
     Commands,
     Configuration,
+    Sample,
 }
 
 impl Page {
@@ -18,6 +20,7 @@ impl Page {
         match self {
             Page::Commands => commands(),
             Page::Configuration => configuration(),
+            Page::Sample => sample(),
         }
     }
 }
@@ -106,7 +109,7 @@ fn configuration() -> String {
         for other in setting.names().filter(|name| *name != setting.flag()) {
             let _ = write!(names, ", `{other}`");
         }
-        let default = match setting.default {
+        let default = match default_shown(setting) {
             "" => "empty".to_string(),
             text => format!("`{text}`"),
         };
@@ -124,4 +127,47 @@ fn configuration() -> String {
         );
     }
     page
+}
+
+/// Every setting with its default, commented out.
+fn sample() -> String {
+    let mut page = String::from(
+        "# Configuration of neokv: neokv server --config FILE. Every setting is here with its default.\n\
+         # Remove the # before a line to change it. Flags and variables (NEOKV_REDIS_PORT) go before this file.\n",
+    );
+    for setting in list::ALL {
+        page.push('\n');
+        for line in wrapped(setting.doc) {
+            let _ = writeln!(page, "# {line}");
+        }
+        let _ = writeln!(page, "# Values: {}", setting.kind.describe());
+        let _ = writeln!(page, "#{} = {}", setting.flag(), toml(setting));
+    }
+    page
+}
+
+/// The default as a value of TOML.
+fn toml(setting: &Setting) -> String {
+    let text = default_shown(setting);
+    match setting.kind {
+        Kind::Int { .. } => text.into(),
+        Kind::Bool | Kind::Off(_) => (text == "yes").to_string(),
+        _ => toml_edit::Value::from(text).to_string(),
+    }
+}
+
+/// Lines of at most a hundred characters, broken at blanks.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + word.chars().count() < 100 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
 }

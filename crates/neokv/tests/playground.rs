@@ -169,7 +169,7 @@ fn a_cluster_comes_up_survives_a_death_and_goes() {
     let said = good(&here.up("--nodes 3 --regions 4"));
     assert!(said.contains("16384 of 16384 slots served"), "{said}");
     assert!(
-        said.contains(&format!("redis-cli -c -p {}", here.port)),
+        said.contains(&format!("neokv cli -c -p {}", here.port)),
         "{said}"
     );
 

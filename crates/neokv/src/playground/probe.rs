@@ -1,7 +1,6 @@
 //! What the nodes of a playground say: each by itself, and all of them together.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use base::SLOT_COUNT;
@@ -9,6 +8,7 @@ use base::cluster::META_REGION;
 use meta::wire::{Ask, NodeRow, RegionRow, Tables};
 
 use super::book::Book;
+use crate::client::{Answer, Connection};
 use crate::ctl::Line;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,18 +25,12 @@ pub fn is_taken(port: u16) -> bool {
 /// A node takes commands, and to its knowledge every slot is served. With a password it only says
 /// that it is there.
 pub fn serves(port: u16) -> bool {
-    let asked = ask(port, "CLUSTER INFO");
-    asked.is_ok_and(|reply| reply.contains("cluster_state:ok") || reply.starts_with("-NOAUTH"))
-}
-
-fn ask(port: u16, command: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&local(port), PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;
-    let mut reply = Vec::new();
-    // Until it hangs up, as it was asked to.
-    stream.take(1 << 20).read_to_end(&mut reply)?;
-    Ok(String::from_utf8_lossy(&reply).into_owned())
+    let connection = Connection::open(&local(port).to_string(), Some(PATIENCE));
+    match connection.and_then(|mut it| it.ask(&["CLUSTER", "INFO"])) {
+        Ok(Answer::Bulk(text)) => String::from_utf8_lossy(&text).contains("cluster_state:ok"),
+        Ok(Answer::Error(why)) => why.starts_with(b"NOAUTH"),
+        _ => false,
+    }
 }
 
 /// What meta knows, if it answers.

@@ -58,7 +58,7 @@ pub fn up(dir: &Path, shape: Shape) -> Result<(), String> {
         book.dir_flag(),
         book.nodes.first().map_or(PORT, |it| it.redis_port),
     );
-    println!("\nuse it:   redis-cli -c -p {port}");
+    println!("\nuse it:   neokv cli -c -p {port}");
     println!("end it:   neokv cluster down{dir}   (--wipe to remove the data as well)");
     Ok(())
 }

@@ -7,7 +7,12 @@ use crate::settings::kind::Kind;
 pub(super) const ROWS: &[Setting] = &[
     flagged(
         "data-dir",
-        protected(row("dir", Kind::Folder, ".", "Folder of the data.")),
+        protected(row(
+            "dir",
+            Kind::Folder,
+            ".",
+            "Folder of the data, made if it is missing. Not given: `neokv-data` where the node is started; with engine memory, the folder it is started in.",
+        )),
     ),
     protected(row(
         "dbfilename",

@@ -1,0 +1,73 @@
+//! A small blocking Redis client of one node, for the commands of this program that ask a running one: `neokv cli`,
+//! `neokv table` and the playground.
+//!
+//! A command goes out as words, its answer comes in as an [`Answer`], whatever the other side sends: lengths, depth
+//! and numbers are checked, and bytes that are no answer end the connection with one line of text.
+
+mod answer;
+
+use std::io::{BufReader, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+pub use answer::Answer;
+
+const CONNECT: Duration = Duration::from_secs(5);
+
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    /// `address` is host:port. `patience`: longest wait for the next bytes of an answer; for ever, if there is none.
+    pub fn open(address: &str, patience: Option<Duration>) -> Result<Connection, String> {
+        let mut last = String::from("no such host");
+        for place in places(address)? {
+            match TcpStream::connect_timeout(&place, CONNECT) {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true);
+                    let set = stream.set_read_timeout(patience);
+                    set.map_err(|error| error.to_string())?;
+                    let stream = BufReader::new(stream);
+                    return Ok(Connection { stream });
+                }
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(last)
+    }
+
+    pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Answer, String> {
+        self.send(words)?;
+        self.answer()
+    }
+
+    pub fn send(&mut self, words: &[impl AsRef<[u8]>]) -> Result<(), String> {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().map(AsRef::as_ref) {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        let sent = self.stream.get_mut().write_all(&request);
+        sent.map_err(|error| error.to_string())
+    }
+
+    /// The next answer, or a message that nobody asked for.
+    pub fn answer(&mut self) -> Result<Answer, String> {
+        answer::read(&mut self.stream).map_err(|error| error.to_string())
+    }
+}
+
+/// An address that is a name may be several; `[::1]:6379` and `::1:6379` are both understood.
+fn places(address: &str) -> Result<impl Iterator<Item = std::net::SocketAddr>, String> {
+    let (host, port) = address
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)))
+        .ok_or("expected host:port")?;
+    let host = host.strip_prefix('[').unwrap_or(host);
+    let host = host.strip_suffix(']').unwrap_or(host);
+    (host, port)
+        .to_socket_addrs()
+        .map_err(|error| error.to_string())
+}
