@@ -16,11 +16,16 @@ ROCKSDB_STATIC ?= 1
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR ROCKSDB_STATIC
 endif
 
-.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads profile tools
+.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads profile tools install uninstall dist
+
+# Where the rustup installer puts cargo: it is in the PATH of new shells only.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help:
 	@echo 'make run           build and start the server (ARGS="--redis-port 7000" for more)'
 	@echo 'make cluster       build and start three nodes on this machine, port 7000 (ARGS="--nodes 5"); make cluster-down ends them'
+	@echo 'make install       neokv, its man pages and completions, to PREFIX=$(PREFIX) (DESTDIR=… for packagers); make uninstall removes them'
+	@echo 'make dist          the fastest build, packed: dist/*.tar.gz, dist/*.deb, and debug information'
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
 	@echo 'make test-large    a string of 512 MB: exact, and how long others wait; a change too large for the log (6 GB of memory)'
 	@echo 'make idle          what three nodes with 1000 quiet regions take'
@@ -136,3 +141,18 @@ cold-reads: build
 exec-rate: build
 	@scripts/install bench
 	scripts/exec_rate.py --neokv $(NEOKV) $(ARGS)
+
+# Built as the user; packaging/place asks for root where PREFIX is not the user's.
+PREFIX ?= /usr/local
+install: build
+	@packaging/place "$(NEOKV)" "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:
+	@packaging/place --remove "$(PREFIX)" "$(DESTDIR)"
+
+# The slowest and fastest build, packed for others; see packaging/.
+dist: tools
+	@scripts/install dist
+	@echo '== building neokv (profile dist)'
+	cargo build --profile dist --bin neokv
+	@scripts/dist $(ARGS)
