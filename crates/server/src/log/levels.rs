@@ -11,7 +11,7 @@
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// Our crates that write lines.
+/// Our crates that may write lines: the pure ones do not.
 const OWN: [&str; 5] = ["neokv", "server", "transport", "rocks", "sqldb"];
 const NAMES: [(&str, Level); 5] = [
     ("debug", Level::Debug),
