@@ -93,7 +93,7 @@ fn a_start_tells_a_newcomer_what_to_do() {
         format!("version={}", env!("CARGO_PKG_VERSION")),
         "engine=rocksdb cores=2".into(),
         format!("`redis-cli -p {port}` or `neokv cli -p {port}`"),
-        format!("mode=standalone"),
+        "mode=standalone".into(),
         format!("url=http://127.0.0.1:{http}/metrics"),
     ] {
         assert!(log.contains(&words), "{words}:\n{log}");
