@@ -300,6 +300,7 @@ fn value_name(kind: Kind) -> &'static str {
         Kind::Backends => "NAME=URL",
         Kind::Save => "SECONDS CHANGES",
         Kind::Text | Kind::Empty(_) | Kind::OutputLimits | Kind::Percentiles => "TEXT",
+        Kind::LogLevels => "LEVEL[,MODULE=LEVEL]",
     }
 }
 

@@ -8,13 +8,17 @@ mod ctl;
 mod engine;
 mod feed;
 mod generate;
+mod greeting;
 mod import;
 mod pages;
 mod playground;
 mod table;
 mod tables;
 
+use std::io::Write;
 use std::process::ExitCode;
+
+use server::log;
 
 /// The allocator, counted: `maxmemory` and `INFO memory` go by what is allocated.
 #[global_allocator]
@@ -54,35 +58,38 @@ fn start(flags: &config::Given) -> ExitCode {
             "a new node of a cluster needs --join host:peer-port, or --cluster-init yes to found one",
         );
     }
-    let line = banner(&settings);
-    let node = match engine::start(settings) {
-        Ok(node) => node,
+    let _log = match log::open(&settings) {
+        Ok(log) => log,
         Err(line) => return complain(&line),
     };
-    println!("{line}");
-    if let Err(error) = server::shutdown::on_signals(node.server.shared().clone()) {
-        return complain(&format!("cannot listen to signals: {error}"));
+    // Otherwise it would stand twice on a terminal.
+    let is_apart = settings.logfile.is_some() || settings.log_format == log::Format::Json;
+    match serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            if is_apart {
+                tracing::error!("{line}");
+            }
+            complain(&line)
+        }
     }
+}
+
+/// Until the node is asked to stop. In one line why it did not start.
+fn serve(settings: server::Settings) -> Result<(), String> {
+    greeting::before(&settings);
+    let node = engine::start(settings)?;
+    server::shutdown::on_signals(node.server.shared().clone())
+        .map_err(|error| format!("cannot listen to signals: {error}"))?;
+    greeting::serving(&node.server);
     node.wait();
-    ExitCode::SUCCESS
+    tracing::info!("stopped");
+    Ok(())
 }
 
 /// Then the data says which cluster it is of.
 fn has_data(settings: &server::Settings) -> bool {
     settings.dir.join("FORMAT").exists()
-}
-
-/// What is starting, in one line.
-fn banner(settings: &server::Settings) -> String {
-    format!(
-        "neokv {} · port {} · {} shard{} · engine {} · data in {}",
-        env!("CARGO_PKG_VERSION"),
-        settings.redis_port,
-        settings.num_shards,
-        if settings.num_shards == 1 { "" } else { "s" },
-        settings.engine.name(),
-        settings.dir.display(),
-    )
 }
 
 fn ended(result: Result<(), String>) -> ExitCode {
@@ -94,6 +101,7 @@ fn ended(result: Result<(), String>) -> ExitCode {
 
 /// One line, and the exit status of a wrong start.
 fn complain(line: &str) -> ExitCode {
-    eprintln!("neokv: {line}");
+    // Standard error may be closed.
+    let _ = writeln!(std::io::stderr(), "neokv: {line}");
     ExitCode::FAILURE
 }

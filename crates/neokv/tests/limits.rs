@@ -305,6 +305,9 @@ fn loglevel_filters() {
         let mut client = Client::new(&server);
         assert_eq!(client.run("SET k v"), "+OK");
         assert_eq!(client.run("DEBUG RELOAD"), "+OK");
+        // Lines are written by a thread of their own, in order.
+        assert_eq!(client.run("DEBUG LOG marker"), "+OK");
+        assert!(soon(|| server.log().contains("DEBUG LOG: marker")));
         let log = server.log();
         assert_eq!(log.contains("DEBUG RELOAD"), shown, "{level}: {log}");
         // Set while it runs.

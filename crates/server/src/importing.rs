@@ -16,7 +16,7 @@ use crate::cores::Map;
 use crate::durable::{log_id, region_count};
 use crate::settings::Settings;
 use crate::shared::now_ms;
-use crate::{listener, loading, log};
+use crate::{listener, loading};
 
 /// Long imports tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -34,10 +34,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
     let file = File::open(path).map_err(unreadable)?;
     let total = file.metadata().map_err(unreadable)?.len();
     let shown = |bytes: u64| format!("{} of {} MB", bytes / MIB, total.div_ceil(MIB));
-    log::notice(
-        settings,
-        &format!("importing {name} ({} MB)", total.div_ceil(MIB)),
-    );
+    tracing::info!("importing {name} ({} MB)", total.div_ceil(MIB));
 
     let cores = settings.num_shards.max(1);
     let count = region_count(rows, cores).map_err(|error| error.to_string())?;
@@ -55,8 +52,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
     };
     let mut write = |changes: &Changes| {
         if is_time() {
-            let text = format!("importing {name}: {}", shown(read.get()));
-            log::notice(settings, &text);
+            tracing::info!("importing {name}: {}", shown(read.get()));
         }
         put(rows, changes)
     };
@@ -82,8 +78,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
     import
         .check(rows, &mut |rows| {
             if is_time() {
-                let text = format!("importing {name}: {rows} rows read back");
-                log::notice(settings, &text);
+                tracing::info!("importing {name}: {rows} rows read back");
             }
         })
         .map_err(stopped)?;
@@ -93,7 +88,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
         took: began.elapsed(),
         summary,
     };
-    log::notice(settings, &format!("imported {name}: {restored}"));
+    tracing::info!(keys = restored.keys, "imported {name}: {restored}");
     loading::warn_of_skipped(settings, path, &restored.summary);
     Ok(())
 }

@@ -25,7 +25,7 @@ pub mod importing;
 pub mod latency;
 mod listener;
 pub mod loading;
-mod log;
+pub mod log;
 pub mod memory;
 pub mod reaper;
 pub mod save_status;

@@ -10,7 +10,6 @@ use keyspace::rdb::{self, Error, Summary};
 use keyspace::{Keyspace, Owned, Tuning, Txn, View};
 
 use crate::cores::Map;
-use crate::log;
 use crate::settings::Settings;
 
 /// Long loads tell how far they are this often.
@@ -113,5 +112,5 @@ pub(crate) fn warn_of_skipped(settings: &Settings, path: &Path, summary: &Summar
             "; the next save will not contain them; {kept} {copy}"
         ));
     }
-    log::warning(settings, &text);
+    tracing::warn!("{text}");
 }

@@ -25,7 +25,7 @@ pub fn send(garbage: Vec<Garbage>) {
                 }
             });
         if let Err(error) = started {
-            eprintln!("no reaper thread ({error}): big values are freed in place");
+            tracing::warn!("no reaper thread ({error}): big values are freed in place");
         }
         sender
     });

@@ -6,9 +6,9 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use crate::Shared;
 use crate::cores::Message;
 use crate::settings::SaveAtExit;
-use crate::{Shared, log};
 
 #[derive(Default)]
 pub struct Shutdown {
@@ -68,7 +68,7 @@ pub fn on_signals(shared: Arc<Shared>) -> std::io::Result<()> {
                         SaveAtExit::Save => true,
                         SaveAtExit::NoSave => false,
                     };
-                    log::notice(&settings, &format!("{name}: stopping"));
+                    tracing::info!("{name}: stopping");
                     if let Some(mailbox) = shared.mailboxes.first() {
                         mailbox.send(Message::ShutDown { save });
                     }

@@ -30,7 +30,7 @@ use crate::cores::{Core, Held, Message, RegionId};
 use crate::saving::{self, Part, Plan, SaveError};
 use crate::settings::Settings;
 use crate::shared::now_ms;
-use crate::{Shared, durable, log};
+use crate::{Shared, durable};
 
 /// Keys and elements encoded between two looks at the clock.
 const STEP: usize = 64;
@@ -175,24 +175,18 @@ impl Drop for Run {
                     changes.store(taken.changes, Ordering::Relaxed);
                     status.saves.fetch_add(1, Ordering::Relaxed);
                     status.last_bgsave_ok.store(true, Ordering::Relaxed);
-                    log::notice(
-                        &settings,
-                        &format!(
-                            "saved {} keys, {size_bytes} bytes, in {:.3} s",
-                            status.keys_done.load(Ordering::Relaxed),
-                            self.began.elapsed().as_secs_f64()
-                        ),
+                    tracing::info!(
+                        "saved {} keys, {size_bytes} bytes, in {:.3} s",
+                        status.keys_done.load(Ordering::Relaxed),
+                        self.began.elapsed().as_secs_f64()
                     );
                 }
                 Err(error) if given_up => {
-                    log::notice(&settings, &format!("save: {error}"));
+                    tracing::info!("save: {error}");
                 }
-                Err(error) => log::warning(
-                    &settings,
-                    &format!(
-                        "save to {} failed: {error}",
-                        settings.dir.join(&settings.dbfilename).display()
-                    ),
+                Err(error) => tracing::warn!(
+                    "save to {} failed: {error}",
+                    settings.dir.join(&settings.dbfilename).display()
                 ),
             }
         }
@@ -338,7 +332,7 @@ fn walk_rows(run: &Arc<Run>, rows: Arc<dyn RowSource>, parts: Vec<Part>) {
             .name("save-walk".into())
             .spawn(walk)
         {
-            eprintln!("neokv: cannot start a thread to save: {error}");
+            tracing::warn!("cannot start a thread to save: {error}");
         }
     }
 }

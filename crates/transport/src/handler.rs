@@ -60,6 +60,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// A line for the operator; already limited in rate.
     fn on_notice(&self, line: &str) {
-        eprintln!("neokv: {line}");
+        tracing::warn!(target: "transport", "{line}");
     }
 }

@@ -131,6 +131,7 @@ async fn stay(shared: &Arc<Shared>, link: &Arc<Link>, state: &NodeState, stream:
     let node = link.node;
     add(&link.tally.connects, 1);
     link.connected.store(true, Ordering::Relaxed);
+    tracing::debug!(target: "transport", peer = node, address = %link.address, "connected");
     liveness::on_connected(shared, node, state);
     let connection = link.connection(shared, node, Some(state));
     let ended = tokio::select! {

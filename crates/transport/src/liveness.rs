@@ -91,6 +91,7 @@ pub fn on_connected(shared: &Shared, node: u64, state: &NodeState) {
 
 fn set_up(shared: &Shared, node: u64, state: &NodeState) {
     if !state.forgotten.load(Ordering::Relaxed) && !state.up.swap(true, Ordering::Relaxed) {
+        tracing::info!(target: "transport", peer = node, "node {node} can be heard");
         shared.handler.on_up(node);
     }
 }
@@ -112,6 +113,7 @@ pub fn on_unreachable(shared: &Shared, node: u64, state: &NodeState) {
 
 fn set_down(shared: &Shared, node: u64, state: &NodeState) {
     if state.up.swap(false, Ordering::Relaxed) && !state.forgotten.load(Ordering::Relaxed) {
+        tracing::info!(target: "transport", peer = node, "node {node} cannot be heard");
         shared.handler.on_down(node);
     }
 }

@@ -206,10 +206,14 @@ impl Trio {
         }
     }
 
+    /// What a node has printed so far.
+    pub fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(self.folder.join(format!("{node}/log"))).unwrap_or_default()
+    }
+
     fn logs(&self) -> String {
         let log = |node: usize| {
-            let text = std::fs::read_to_string(self.folder.join(format!("{node}/log")));
-            let text = text.unwrap_or_default();
+            let text = self.log(node);
             let lines: Vec<&str> = text.lines().collect();
             let tail = lines[lines.len().saturating_sub(20)..].join("\n");
             format!("--- node {node}\n{tail}\n")

@@ -38,6 +38,7 @@ use replica::{Ready, Replica, decode_message, encode_message};
 pub use thread::Start;
 use transport::Reply;
 
+use super::leadership;
 use super::members::{lead, report_of_replica};
 use super::seats::{self, Seat};
 use super::{Cluster, clock_ms};
@@ -196,6 +197,14 @@ impl Chair {
                 let head = self.head();
                 self.replica.on_snapshot_made(to, &head);
             }
+            let node_of = |id| self.seat.descriptor.member(id).map(|it| it.node);
+            leadership::log_change(
+                self.cluster.node,
+                META_REGION,
+                &self.replica,
+                &ready,
+                node_of,
+            );
             if ready.lost_leadership {
                 self.stand_down();
             }
@@ -223,7 +232,12 @@ impl Chair {
 
     fn fail(&mut self, reason: &str) {
         self.is_failed = true;
-        eprintln!("neokv: the member of the meta service on this node stopped: {reason}");
+        let (node, term) = (self.cluster.node, self.replica.term());
+        tracing::error!(
+            node,
+            term,
+            "the member of the meta service on this node stopped: {reason}"
+        );
     }
 
     /// An order about meta's own members, to its leader.
@@ -251,7 +265,11 @@ impl Chair {
         Minutes::put_gone(&mut changes, replica);
         let gone = seats::write(rows, &changes).and_then(|()| seats::keep(rows));
         if let Err(reason) = gone.and_then(|()| forget_log(&*durable.stores.log, META_REGION)) {
-            eprintln!("neokv: what is left of this node's member of meta stays: {reason}");
+            let node = self.cluster.node;
+            tracing::warn!(
+                node,
+                "what is left of this node's member of meta stays: {reason}"
+            );
         }
     }
 

@@ -7,6 +7,7 @@
 //!   snapshots  whole regions, out and in          members   changes of members
 //!   node       heartbeats to meta, its orders     chair     this node's member of meta
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
+//!   leadership log lines about who leads
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -19,6 +20,7 @@
 mod chair;
 mod digests;
 pub mod forward;
+mod leadership;
 mod members;
 mod node;
 mod peers;

@@ -32,7 +32,6 @@ use super::tables::take_tables;
 use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
 use crate::Shared;
 use crate::durable::forget_log;
-use crate::log;
 use crate::shared::{now_ms, random_seed};
 
 const BEAT: Duration = Duration::from_secs(1);
@@ -201,8 +200,7 @@ impl Node {
                     course.leader = Some(target);
                     course.silent_since = None;
                     if std::mem::take(&mut course.told) {
-                        let settings = self.shared.settings.current();
-                        log::notice(&settings, "the meta service answers again");
+                        tracing::info!(node = self.cluster.node, "the meta service answers again");
                     }
                     self.compare_clocks(course, answer.wall_ms);
                     return self.on_answer(course, answer);
@@ -233,8 +231,9 @@ impl Node {
 
     /// This node is not wanted any more.
     fn stop(&self, why: &str) {
-        eprintln!(
-            "neokv: this node has to stop: {why}. To take part again, start it with an empty data \
+        tracing::error!(
+            node = self.cluster.node,
+            "this node has to stop: {why}. To take part again, start it with an empty data \
              directory and --join"
         );
         self.shared.shutdown.ask();
@@ -250,11 +249,11 @@ impl Node {
             if let Err(CallError::Unreachable(why)) = asked
                 && why.contains("wrong cluster")
             {
-                let text = format!(
+                tracing::warn!(
+                    node = self.cluster.node,
                     "the data directory is that of a node of another cluster than {address} ({why}); \
                      it stays with its own. To join that one, use an empty directory"
                 );
-                log::warning(&self.shared.settings.current(), &text);
             }
         }
     }
@@ -273,12 +272,12 @@ impl Node {
             } else {
                 "behind"
             };
-            let text = format!(
+            tracing::warn!(
+                node = self.cluster.node,
                 "the clock of this node is {} s {side} that of the meta service's leader: keys may \
                  expire too early or too late; set the clocks",
                 apart_ms / 1000
             );
-            log::warning(&self.shared.settings.current(), &text);
         }
     }
 
@@ -286,9 +285,11 @@ impl Node {
         let since = *course.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() > 5 * BEAT && !course.told {
             course.told = true;
-            let text = "the meta service does not answer; data is served as before, but nothing is \
-                        placed, repaired or balanced until it does";
-            log::warning(&self.shared.settings.current(), text);
+            tracing::warn!(
+                node = self.cluster.node,
+                "the meta service does not answer; data is served as before, but nothing is placed, \
+                 repaired or balanced until it does"
+            );
         }
     }
 
@@ -338,12 +339,12 @@ impl Node {
         let (disk_bytes, disk_free_bytes) = disk(&settings.dir);
         let disk_full = disk_free_bytes < (disk_bytes / 50).min(FULL_BYTES);
         if disk_full && !course.told_full {
-            let text = format!(
+            tracing::warn!(
+                node = self.cluster.node,
                 "the disk is nearly full ({} MB of {} MB are free): no replicas are placed here",
                 disk_free_bytes >> 20,
                 disk_bytes >> 20
             );
-            log::warning(&settings, &text);
         }
         course.told_full = disk_full;
         Capacity {
@@ -402,7 +403,7 @@ impl Node {
         if !creates.is_empty() {
             again = true;
             if let Err(text) = self.create(creates) {
-                log::warning(&self.shared.settings.current(), &text);
+                tracing::warn!(node = self.cluster.node, "{text}");
             }
         }
         again
@@ -412,8 +413,11 @@ impl Node {
     fn tell_tables(&self, course: &mut Course, version: u64, why: &str) {
         if course.told_tables != version {
             course.told_tables = version;
-            let text = format!("a change of the tables cannot be taken over: {why}");
-            log::warning(&self.shared.settings.current(), &text);
+            tracing::warn!(
+                node = self.cluster.node,
+                version,
+                "a change of the tables cannot be taken over: {why}"
+            );
         }
     }
 
@@ -501,8 +505,8 @@ impl Node {
             .map_err(|error| error.to_string())?;
         forget_log(&*durable.stores.log, order.region)?;
         self.cluster.table.free(order.region);
-        let text = format!("replica {replica} of region {} is gone", order.region);
-        log::notice(&self.shared.settings.current(), &text);
+        let (node, region) = (self.cluster.node, order.region);
+        tracing::info!(node, region, "replica {replica} of region {region} is gone");
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use replica::{
 };
 
 use super::clock_ms;
+use super::leadership;
 use super::seats::Seat;
 use super::sure::Unserved;
 use crate::cores::{Answer, Core, Region, RegionId};
@@ -280,6 +281,14 @@ impl Core {
                 !fails
             });
         }
+        let (of, node) = (peers.seat.region(), self.shared.cluster.as_ref());
+        leadership::log_change(
+            node.map_or(0, |it| it.node),
+            of,
+            &member.replica,
+            ready,
+            |id| peers.node_of(id),
+        );
         if ready.leader_changed {
             let leaderless = member.replica.leader().is_none();
             peers.leaderless_since_ms = leaderless.then(clock_ms);

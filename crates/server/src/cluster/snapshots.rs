@@ -35,9 +35,9 @@ use transport::{Accept, IncomingOffer, OutgoingSnapshot, SnapshotFile};
 use super::Task;
 use super::peers::Peers;
 use super::seats::Seat;
+use crate::Shared;
 use crate::cores::{Core, RegionId};
 use crate::durable::{in_doubt, open_space};
-use crate::{Shared, log};
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -244,7 +244,6 @@ impl Core {
     }
 
     pub(super) fn on_snapshot_done(self: &Rc<Self>, place: RegionId, done: Done) {
-        let settings = self.settings().clone();
         let mut home = self.home.borrow_mut();
         let Some(region) = home.region_mut(place) else {
             if home.is_used(place) {
@@ -270,8 +269,9 @@ impl Core {
                     Ok(()) => member.replica.on_snapshot_made(to, &head),
                     Err(reason) => {
                         member.replica.report_snapshot(to, false);
-                        let text = format!("a snapshot was not sent: {reason}");
-                        log::warning(&settings, &text);
+                        let region = member.peers.as_ref().map(|it| it.seat.region());
+                        let node = self.shared.cluster.as_ref().map(|it| it.node);
+                        tracing::warn!(node, region, "a snapshot was not sent: {reason}");
                     }
                 }
             }
@@ -294,8 +294,8 @@ impl Core {
                     }
                     member.replica.on_installed(index);
                     let region = member.peers.as_ref().map_or(0, |it| it.seat.region());
-                    let text = format!("region {region}: a snapshot is installed, as of {index}");
-                    log::notice(&settings, &text);
+                    let node = cluster.node;
+                    tracing::info!(node, region, index, "a snapshot is installed");
                     member.note_progress(place, index);
                 }
                 Err(reason) => {
@@ -413,10 +413,8 @@ pub fn recover(shared_rows: &dyn keyspace::rows::RowStore, data: &Path) -> Resul
             .redo_install(&installing)
             .map_err(|error| error.to_string())?;
         if let keyspace::rows::Redone::WantsSnapshot(why) = redone {
-            eprintln!(
-                "neokv: region {} has to be fetched again: {why}",
-                installing.manifest.region
-            );
+            let region = installing.manifest.region;
+            tracing::warn!(region, "region {region} has to be fetched again: {why}");
         }
     }
     let _ = std::fs::remove_dir_all(folder(data));

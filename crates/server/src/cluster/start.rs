@@ -31,7 +31,7 @@ use crate::http::Door;
 use crate::settings::Settings;
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
-use crate::{Commands, Shared, listener, log};
+use crate::{Commands, Shared, listener};
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;
@@ -272,8 +272,7 @@ fn join(
         if told.elapsed() > TELL_AGAIN {
             told = Instant::now();
             let seconds = began.elapsed().as_secs();
-            let text = format!("asking to join for {seconds} s: {why}");
-            log::notice(settings, &text);
+            tracing::info!(seconds, "asking to join for {seconds} s: {why}");
         }
         std::thread::sleep(ASK_AGAIN);
     }
@@ -429,7 +428,7 @@ impl Handler for Ear {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
             *told = Some(Instant::now());
-            eprintln!("neokv: node {node} refuses this one: {refusal}");
+            tracing::warn!(peer = node, "node {node} refuses this one: {refusal}");
         }
     }
 

@@ -22,7 +22,7 @@ use crate::listener::{self, ListenError};
 use crate::settings::Settings;
 use crate::shared::{now_ms, random_seed};
 use crate::tables::catalogue_change;
-use crate::{Shared, loading, log, session};
+use crate::{Shared, loading, session};
 
 /// Why a node did not start: one line for whoever started it.
 #[derive(Debug)]
@@ -94,16 +94,14 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
     let (commands, seed) = (Commands::new(), random_seed());
     let cores = settings.num_shards.max(1);
     let mut progress = |entries| {
-        let text = format!("replaying the log: {entries} entries so far");
-        log::notice(&settings, &text);
+        tracing::info!(entries, "replaying the log: {entries} entries so far");
     };
     let (tuning, progress) = (&settings.tuning, &mut progress);
     let recovered = durable::recover(&stores, cores, seed, &commands, tuning, progress)
         .map_err(StartError::Recover)?;
     if recovered.replayed > 0 {
-        let (entries, seconds) = (recovered.replayed, recovered.took.as_secs_f64());
-        let text = format!("replayed {entries} entries of the log in {seconds:.3} s");
-        log::notice(&settings, &text);
+        let (entries, took) = (recovered.replayed, recovered.took);
+        tracing::info!(entries, ?took, "replayed the end of the log");
     }
     let catalogue = catalogue_change::kept(&*stores.rows).map_err(StartError::Recover)?;
     let map = Map::of_regions(recovered.regions.len(), cores);
@@ -151,7 +149,7 @@ pub(crate) fn serve(
                     pin_to_cpu(id);
                 }
                 if let Err(error) = run(id, shared, home, listeners) {
-                    eprintln!("core {id} stopped: {error}");
+                    tracing::error!(core = id, "core {id} stopped: {error}");
                 }
             })
             .map_err(StartError::Thread)?;
@@ -207,7 +205,7 @@ impl Server {
         if let Some(durable) = &self.shared.durable
             && let Err(error) = durable.stores.log.sync()
         {
-            eprintln!("neokv: the end of the log may not be on disk: {error}");
+            tracing::error!("the end of the log may not be on disk: {error}");
         }
         // A save that ends with the cores removes its file; one that is whole is finished.
         let asked = Instant::now();
@@ -236,8 +234,7 @@ fn load_dump(shared: &Shared, homes: &mut [Home]) -> Result<(), StartError> {
         .iter_mut()
         .flat_map(|home| home.present().map(|region| &mut region.space))
         .collect();
-    let mut progress =
-        |keys| log::notice(&settings, &format!("loading {name}: {keys} keys so far"));
+    let mut progress = |keys| tracing::info!(keys, "loading {name}: {keys} keys so far");
     let (map, tuning) = (&shared.map, &settings.tuning);
     let restored = loading::restore(&path, map, &mut spaces, tuning, now_ms(), &mut progress);
     let restored = match restored {
@@ -257,7 +254,7 @@ fn load_dump(shared: &Shared, homes: &mut [Home]) -> Result<(), StartError> {
     let expired = &status.loaded_expired;
     expired.store(restored.expired, Ordering::Relaxed);
     crate::memory::publish();
-    log::notice(&settings, &format!("loaded {name}: {restored}"));
+    tracing::info!(keys = restored.keys, "loaded {name}: {restored}");
     loading::warn_of_skipped(&settings, &path, &restored.summary);
     Ok(())
 }

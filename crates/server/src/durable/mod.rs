@@ -144,8 +144,8 @@ impl Durable {
     /// Notes that nothing more can be kept: the first reason counts, and is told once, loudly.
     pub fn fail(&self, reason: &str) {
         if self.failed.set(reason.into()).is_ok() {
-            eprintln!(
-                "neokv: writes stopped: {reason}. Nothing acknowledged is lost; find out why the \
+            tracing::error!(
+                "writes stopped: {reason}. Nothing acknowledged is lost; find out why the \
                  disk failed, then start the server again"
             );
         }

@@ -64,7 +64,7 @@ pub struct Recovered {
     /// By region.
     pub regions: Vec<(Keyspace, Box<Member>)>,
     pub progress: Arc<Progress>,
-    /// Entries of the log that were run again.
+    /// Entries of the log that were run again. Those that elect a leader are empty and do not count.
     pub replayed: u64,
     pub took: Duration,
 }
@@ -87,6 +87,7 @@ pub fn recover(
         known: progress.clone(),
         commands,
         tuning,
+        applied: 0,
         replayed: 0,
         told: began,
         tell,
@@ -98,7 +99,7 @@ pub fn recover(
         regions.push((space, member));
     }
     let replayed = replay.replayed;
-    if replayed > 0 {
+    if replay.applied > 0 {
         stores.rows.checkpoint()?;
     }
     Ok(Recovered {
@@ -150,6 +151,8 @@ struct Replay<'a> {
     known: Arc<Progress>,
     commands: &'a Commands,
     tuning: &'a Tuning,
+    applied: u64,
+    /// Of these, the ones that are not empty.
     replayed: u64,
     told: Instant,
     tell: &'a mut dyn FnMut(u64),
@@ -232,7 +235,8 @@ impl Replay<'_> {
         }
         space.take_effects();
         space.take_garbage();
-        self.replayed += 1;
+        self.applied += 1;
+        self.replayed += u64::from(!payload.is_empty());
         if self.told.elapsed() > PROGRESS {
             self.told = Instant::now();
             (self.tell)(self.replayed);

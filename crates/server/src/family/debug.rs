@@ -60,7 +60,7 @@ fn debug<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
                 String::from_utf8_lossy(args.at(2)).into_owned(),
             )),
             (b"log", 3) => {
-                eprintln!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)));
+                tracing::warn!("DEBUG LOG: {}", String::from_utf8_lossy(args.at(2)));
                 reply.ok();
                 Ok(())
             }

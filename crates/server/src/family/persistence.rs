@@ -11,7 +11,7 @@ use super::rows::{ADMIN, ANYTIME, SERVER};
 use crate::saving::SaveError;
 use crate::shared::now_ms;
 use crate::snapshotting::{self, InProgress};
-use crate::{Later, Session, SessionCommand, SessionRun, loading, log};
+use crate::{Later, Session, SessionCommand, SessionRun, loading};
 
 const SAVE_FLAGS: Flags = Flags::ADMIN
     .union(Flags::NOSCRIPT)
@@ -134,7 +134,7 @@ fn shutdown<'a>(session: &'a mut Session, args: &'a Args<'a>, _: &'a mut Reply) 
         }
         let settings = session.shared().settings.current();
         let save = save || (!nosave && !settings.save.is_empty());
-        log::notice(&settings, "SHUTDOWN by a client");
+        tracing::info!("SHUTDOWN by a client");
         // Comes back only if it failed, which the log tells in full.
         let _error = snapshotting::shut_down(&session.core, save, force).await;
         Err(Refusal::new("ERR Errors trying to SHUTDOWN. Check logs."))
@@ -220,14 +220,13 @@ pub async fn reload(
             status.loaded_keys.store(restored.keys, Ordering::Relaxed);
             let expired = &status.loaded_expired;
             expired.store(restored.expired, Ordering::Relaxed);
-            log::notice(&settings, &format!("DEBUG RELOAD: {restored}"));
+            tracing::info!("DEBUG RELOAD: {restored}");
             reply.ok();
             Ok(())
         }
         Ok(None) => Err(cannot_load()),
         Err(error) => {
-            let text = format!("DEBUG RELOAD of {}: {error}", path.display());
-            log::warning(&settings, &text);
+            tracing::warn!("DEBUG RELOAD of {}: {error}", path.display());
             Err(cannot_load())
         }
     }

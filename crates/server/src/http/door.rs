@@ -8,7 +8,6 @@ use socket2::Socket;
 use tokio::net::TcpListener;
 
 use crate::listener::{self, ListenError};
-use crate::log;
 use crate::settings::{Settings, list};
 
 /// Connections that may wait to be accepted.
@@ -31,8 +30,7 @@ impl Door {
             Ok(door) => Ok(Some(door)),
             Err(error) if is_given => Err(error),
             Err(error) => {
-                let line = format!("no HTTP port (gRPC, /metrics): {error}");
-                log::warning(settings, &line);
+                tracing::warn!("no HTTP port (gRPC, /metrics): {error}");
                 Ok(None)
             }
         }

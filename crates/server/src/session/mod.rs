@@ -162,7 +162,7 @@ impl Session {
         if self.in_exec {
             self.held = Some(held);
         } else if let Err(refusal) = held.commit().await {
-            crate::log::warning(&self.shared().settings.current(), refusal.text());
+            tracing::warn!("{}", refusal.text());
         }
     }
 

@@ -72,6 +72,8 @@ pub enum Kind {
     Save,
     OutputLimits,
     Percentiles,
+    /// A level of the log, and others for single modules.
+    LogLevels,
 }
 
 impl Kind {
@@ -136,6 +138,9 @@ impl Kind {
                 parse_limits(text, start).map(Value::OutputLimits)
             }
             Kind::Percentiles => parse_percentiles(text).map(Value::Percentiles),
+            Kind::LogLevels => {
+                crate::log::Levels::parse(text).map(|levels| Value::Text(levels.to_string()))
+            }
         }
     }
 
@@ -163,6 +168,10 @@ impl Kind {
             Kind::Save => "pairs of seconds and changes; empty for never".into(),
             Kind::OutputLimits => "class hard-bytes soft-bytes soft-seconds, repeated".into(),
             Kind::Percentiles => "numbers 0 … 100".into(),
+            Kind::LogLevels => {
+                "debug, verbose, notice, warning, nothing; then module=level, separated by commas"
+                    .into()
+            }
         }
     }
 }

@@ -20,12 +20,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::glob;
 
+use crate::log;
+
 pub use cluster::ClusterSettings;
 pub use kind::{OutputLimit, OutputLimits, SavePoint, Value};
 pub use list::{Change, Setting};
 pub use rewrite::RewriteError;
 pub use tables::TableSettings;
-pub use values::{Engine, LogLevel, Permit, Rows, SaveAtExit, Settings};
+pub use values::{Engine, Permit, Rows, SaveAtExit, Settings};
 
 /// The settings of a node, shared by all cores.
 pub struct SettingsCell {
@@ -143,6 +145,9 @@ impl SettingsCell {
             })?;
         }
         next.refresh();
+        if next.log_levels != current.log_levels {
+            log::set_levels(&next.log_levels);
+        }
         *current = Arc::new(next);
         self.version.fetch_add(1, Ordering::Release);
         Ok(())

@@ -10,6 +10,7 @@ use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
 use super::tables::TableSettings;
 use crate::durable::LogSync;
+use crate::log::{Format, Levels};
 
 /// The value of every row, and whether the user gave it, at start or since.
 #[derive(Debug, Clone)]
@@ -79,7 +80,10 @@ pub struct Settings {
     pub latency_monitor_threshold_ms: u64,
     pub latency_tracking: bool,
     pub latency_percentiles: Vec<f64>,
-    pub loglevel: LogLevel,
+    pub log_levels: Levels,
+    pub log_format: Format,
+    /// `None`: standard output.
+    pub logfile: Option<PathBuf>,
 }
 
 /// Where data lives.
@@ -124,15 +128,6 @@ pub enum SaveAtExit {
     Default,
     Save,
     NoSave,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    Debug,
-    Verbose,
-    Notice,
-    Warning,
-    Nothing,
 }
 
 impl Default for Settings {
@@ -200,7 +195,9 @@ impl Default for Settings {
             latency_monitor_threshold_ms: 0,
             latency_tracking: true,
             latency_percentiles: Vec::new(),
-            loglevel: LogLevel::Notice,
+            log_levels: Levels::default(),
+            log_format: Format::Text,
+            logfile: None,
         };
         settings.refresh();
         settings
@@ -328,13 +325,14 @@ impl Settings {
         if let Value::Percentiles(list) = self.value("latency-tracking-info-percentiles") {
             self.latency_percentiles = list.clone();
         }
-        self.loglevel = match self.text("loglevel").as_str() {
-            "debug" => LogLevel::Debug,
-            "verbose" => LogLevel::Verbose,
-            "warning" => LogLevel::Warning,
-            "nothing" => LogLevel::Nothing,
-            _ => LogLevel::Notice,
+        self.log_levels = Levels::parse(&self.text("loglevel")).unwrap_or_default();
+        self.log_format = match self.text("log-format").as_str() {
+            "json" => Format::Json,
+            _ => Format::Text,
         };
+        self.logfile = Some(self.text("logfile"))
+            .filter(|file| !file.is_empty())
+            .map(PathBuf::from);
     }
 
     fn value(&self, name: &str) -> &Value {

@@ -41,8 +41,10 @@ impl Start {
         let mut chair = match self.open() {
             Ok(chair) => chair,
             Err(reason) => {
-                eprintln!(
-                    "neokv: the member of the meta service on this node cannot start: {reason}"
+                let node = self.cluster.node;
+                tracing::error!(
+                    node,
+                    "the member of the meta service on this node cannot start: {reason}"
                 );
                 None
             }
@@ -160,7 +162,12 @@ impl Start {
                         self.cluster.nudge();
                         return Some(chair);
                     }
-                    Err(reason) => eprintln!("neokv: cannot take part in meta: {reason}"),
+                    Err(reason) => {
+                        tracing::warn!(
+                            node = self.cluster.node,
+                            "cannot take part in meta: {reason}"
+                        );
+                    }
                 }
             }
             Word::Call {

@@ -1,6 +1,6 @@
-//! Watching the server: slow commands, latency, what is written to standard error.
+//! Watching the server: slow commands, latency, the log.
 
-use super::{COUNT, Setting, aliased, int, row};
+use super::{COUNT, Setting, aliased, at_start, fixed, int, row};
 use crate::settings::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
@@ -36,10 +36,22 @@ pub(super) const ROWS: &[Setting] = &[
     ),
     row(
         "loglevel",
-        Kind::Choice(&["debug", "verbose", "notice", "warning", "nothing"]),
+        Kind::LogLevels,
         "notice",
-        "What is written to standard error.",
+        "What is logged, also by module: notice,transport=debug; see logging.md.",
     ),
+    at_start(row(
+        "log-format",
+        Kind::Choice(&["text", "json"]),
+        "text",
+        "One line per event, as text or as a JSON object.",
+    )),
+    fixed(row(
+        "logfile",
+        Kind::Path,
+        "",
+        "File the log is appended to; empty: standard output. It may be renamed at any time: a new one is made.",
+    )),
     row(
         "notify-keyspace-events",
         Kind::Empty(

@@ -1,0 +1,179 @@
+//! Where lines go: through a bounded queue to one thread, which writes them.
+//!
+//! A pipe that nobody empties or a disk that hangs makes that thread wait, never a core: when the queue
+//! is full, lines are left out, and how many is told once there is room again. A closed pipe and a full
+//! disk are ignored.
+//!
+//! A file is opened anew for every batch of lines, so that whoever rotates logs only has to rename it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait to be written.
+const WAITING: usize = 1024;
+/// Written at once.
+const BATCH_BYTES: usize = 64 << 10;
+
+enum Job {
+    Line(Vec<u8>),
+    /// Answered when all lines before it are written.
+    Flush(SyncSender<()>),
+}
+
+/// The entrance to the queue.
+#[derive(Clone)]
+pub struct Lines {
+    queue: SyncSender<Job>,
+    left_out: Arc<AtomicU64>,
+}
+
+impl Lines {
+    /// Starts the thread that writes to `file`, or to standard output.
+    pub fn start(file: Option<&Path>) -> io::Result<Lines> {
+        file.map(open).transpose()?;
+        let file = file.map(std::path::absolute).transpose()?;
+        let (queue, jobs) = sync_channel(WAITING);
+        let left_out = Arc::new(AtomicU64::new(0));
+        let count = left_out.clone();
+        std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || run(&jobs, file, &count))?;
+        Ok(Lines { queue, left_out })
+    }
+
+    /// Waits until all lines are written, but not longer than `most`.
+    pub fn flush(&self, most: Duration) {
+        let (done, is_done) = sync_channel(1);
+        if self.queue.try_send(Job::Flush(done)).is_ok() {
+            let _ = is_done.recv_timeout(most);
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Lines;
+
+    fn make_writer(&'a self) -> &'a Lines {
+        self
+    }
+}
+
+impl Write for &Lines {
+    /// One call is one event, and becomes one line whatever is in it.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        if self.queue.try_send(Job::Line(one_line(event))).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn run(jobs: &Receiver<Job>, file: Option<PathBuf>, left_out: &AtomicU64) {
+    let mut batch = Vec::new();
+    while let Ok(first) = jobs.recv() {
+        batch.clear();
+        let mut next = Some(first);
+        let mut flushed = None;
+        while let Some(job) = next.take() {
+            match job {
+                Job::Line(line) => batch.extend_from_slice(&line),
+                Job::Flush(done) => flushed = Some(done),
+            }
+            if flushed.is_none() && batch.len() < BATCH_BYTES {
+                next = jobs.try_recv().ok();
+            }
+        }
+        // A log that nobody takes is no reason to stop.
+        let _ = match &file {
+            Some(path) => open(path).and_then(|mut file| file.write_all(&batch)),
+            None => to_stdout(&batch),
+        };
+        if let Some(done) = flushed {
+            let _ = done.send(());
+        }
+        let lines = left_out.swap(0, Ordering::Relaxed);
+        if lines > 0 {
+            tracing::warn!(
+                lines,
+                "log lines were left out: they were not taken in time"
+            );
+        }
+    }
+}
+
+/// Ends of lines inside as `\n`: a name that a client chose must not look like an event.
+fn one_line(event: &[u8]) -> Vec<u8> {
+    let event = event.strip_suffix(b"\n").unwrap_or(event);
+    let mut line = Vec::with_capacity(event.len() + 1);
+    for &byte in event {
+        match byte {
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            _ => line.push(byte),
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn to_stdout(batch: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(batch)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_renamed_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        let lines = Lines::start(Some(&log)).unwrap();
+        (&lines).write_all(b"one\n").unwrap();
+        lines.flush(Duration::from_secs(60));
+        std::fs::rename(&log, &old).unwrap();
+        (&lines).write_all(b"two\n").unwrap();
+        (&lines).write_all(b"three\nfour").unwrap();
+        lines.flush(Duration::from_secs(60));
+        assert_eq!(std::fs::read(&old).unwrap(), b"one\n");
+        assert_eq!(std::fs::read(&log).unwrap(), b"two\nthree\\nfour\n");
+        assert!(Lines::start(Some(folder.path())).is_err());
+    }
+
+    #[test]
+    fn who_writes_never_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a C string that lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        // Both ends, so that opening it does not wait; nobody reads.
+        let _reader = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&pipe)
+            .unwrap();
+        let lines = Lines::start(Some(&pipe)).unwrap();
+        for _ in 0..4 * WAITING {
+            (&lines).write_all(&[b'x'; 1000]).unwrap();
+        }
+        assert!(lines.left_out.load(Ordering::Relaxed) > 0);
+    }
+}
