@@ -334,8 +334,7 @@ impl Core {
         args: &Args<'_>,
         (entry, count, serves): &mut (&mut EntryWriter, &mut usize, &mut VecDeque<Serve>),
     ) {
-        // A command that only takes has nothing for anybody.
-        if matches!(row.run, Run::Block(it) if it.wait_on == WaitOn::AllKeys) {
+        if !may_fill(row) {
             return;
         }
         // Keys that may be filled, each with how many elements at most, in the order they are.
@@ -542,6 +541,11 @@ fn claim_line(region: &mut Region, db: DbIndex, key: &[u8], most: usize) -> Vec<
         }
     }
     line
+}
+
+/// Whether a command may put something at a key that was empty. One that only takes has nothing for anybody.
+fn may_fill(row: &Command) -> bool {
+    row.flags.contains(Flags::DENYOOM) || matches!(row.name, "rename" | "renamenx")
 }
 
 /// Where a command that waits for its first key puts what it took: its last key.
