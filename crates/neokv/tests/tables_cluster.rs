@@ -305,9 +305,9 @@ fn a_full_cache_of_tables_is_said_as_it_is() {
     };
     let limits = [
         "--table-cache-soft-bytes",
-        "65536",
+        "262144",
         "--table-cache-hard-bytes",
-        "131072",
+        "524288",
     ];
     for redirects in ["yes", "no"] {
         let settings = ["--redis-cluster-enabled", redirects, "--table-backend"];
@@ -320,11 +320,15 @@ fn a_full_cache_of_tables_is_said_as_it_is() {
             _ => (leader + 1) % 3,
         };
         let mut link = trio.link(asked);
-        let keys: Vec<String> = (0..100).map(|n| format!("users:{{t}}{n}")).collect();
+        let keys: Vec<String> = (0..200).map(|n| format!("users:{{t}}{n}")).collect();
         for key in &keys {
             assert_eq!(link.say(&format!("HSET {key} name x")), "1");
         }
         database.kill();
+        // Dirty, no row may leave the cache.
+        for key in &keys {
+            assert_eq!(link.say(&format!("HSET {key} name y")), "0");
+        }
         let long = "y".repeat(4000);
         let full = keys.iter().find_map(|key| {
             let began = Instant::now();
