@@ -5,6 +5,7 @@ mod trio;
 mod wire;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use base::slot::slot_of;
 use databases::{Engine, Server};
@@ -294,4 +295,53 @@ fn a_cluster_is_told_to_name_its_database() {
     let trio = Trio::start(&[]);
     let (done, text) = table(&trio, 0, &["create", "users", "--fields", "age:int64"]);
     assert!(!done && text.contains("--table-backend 'main="), "{text}");
+}
+
+/// A refusal that waiting does not cure is the client's at once, not "no leader" after some seconds.
+#[test]
+fn a_full_cache_of_tables_is_said_as_it_is() {
+    let Some(mut database) = Server::start(Engine::Postgres) else {
+        return;
+    };
+    let limits = [
+        "--table-cache-soft-bytes",
+        "262144",
+        "--table-cache-hard-bytes",
+        "524288",
+    ];
+    for redirects in ["yes", "no"] {
+        let settings = ["--redis-cluster-enabled", redirects, "--table-backend"];
+        let trio = Trio::start(&[&settings[..], &[&database.url()], &limits[..]].concat());
+        let create = "ROW.TABLE CREATE users FIELDS name:string";
+        assert_eq!(trio.link(1).say(create), "OK");
+        let leader = trio.leader_of(slot_of(b"t"), 0).expect("a leader");
+        let asked = match redirects {
+            "yes" => leader,
+            _ => (leader + 1) % 3,
+        };
+        let mut link = trio.link(asked);
+        let keys: Vec<String> = (0..200).map(|n| format!("users:{{t}}{n}")).collect();
+        for key in &keys {
+            assert_eq!(link.say(&format!("HSET {key} name x")), "1");
+        }
+        database.kill();
+        // Dirty, no row may leave the cache.
+        for key in &keys {
+            assert_eq!(link.say(&format!("HSET {key} name y")), "0");
+        }
+        let long = "y".repeat(4000);
+        let full = keys.iter().find_map(|key| {
+            let began = Instant::now();
+            let told = link.say(&format!("HSET {key} name {long}"));
+            assert!(began.elapsed() < Duration::from_secs(2), "{told}");
+            (told != "0").then_some(told)
+        });
+        let full = full.expect("the cache is small");
+        assert!(
+            full.starts_with("-TRYAGAIN the cache of tables is full"),
+            "{full}"
+        );
+        database.restart();
+        assert_eq!(link.say("ROW.TABLE DROP users"), "OK");
+    }
 }

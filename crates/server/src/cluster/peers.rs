@@ -37,8 +37,8 @@ pub struct Peers {
     pub seat: Seat,
     /// Where replicas are that the seat does not know yet, as their messages told.
     heard: HashMap<ReplicaId, NodeId>,
-    /// Tasks of this core that wait until the region may be read: for a round, or for any change.
-    waits: Vec<(Option<u64>, usize)>,
+    /// Tasks of this core that wait until the region may be read, by their tickets.
+    waits: Vec<(Wait, usize)>,
     /// Rounds that are confirmed, at indices that are not applied yet.
     confirmed: Vec<Confirmed>,
     /// Since when this replica knows no leader.
@@ -83,9 +83,24 @@ impl Peers {
         absent
     }
 
-    pub fn wait(&mut self, number: Option<u64>, ticket: usize) {
-        self.waits.push((number, ticket));
+    pub fn wait(&mut self, wait: Wait, ticket: usize) {
+        self.waits.push((wait, ticket));
     }
+
+    fn is_awaited(&self, wait: Wait) -> bool {
+        self.waits.iter().any(|&(of, _)| of == wait)
+    }
+}
+
+/// What a task waits for before it reads a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// That this round confirms the leader.
+    Round(u64),
+    /// That a majority has the entry whose effect memory has already ([`crate::durable::Member::ahead`]).
+    Kept,
+    /// That another replica leads, or any does.
+    Leader,
 }
 
 /// Messages for one node, gathered during a turn.
@@ -164,7 +179,7 @@ impl Core {
         }
     }
 
-    /// A region is home again: what its peers said meanwhile is heard.
+    /// A region is home again: what its peers said meanwhile is heard, and those who wait to read it look again.
     pub(crate) fn unpark(self: &Rc<Self>, id: RegionId) {
         if self.shared.cluster.is_none() {
             return;
@@ -177,6 +192,7 @@ impl Core {
             self.drive(id);
             self.end_turn();
         }
+        self.serve_waiting_reads(id);
     }
 
     /// The task that lets time pass.
@@ -274,7 +290,7 @@ impl Core {
         peers.confirmed.append(&mut ready.reads);
         for number in ready.reads_failed.drain(..) {
             peers.waits.retain(|&(of, ticket)| {
-                let fails = of == Some(number);
+                let fails = of == Wait::Round(number);
                 if fails {
                     turned.answers.push((ticket, false));
                 }
@@ -318,15 +334,20 @@ impl Core {
         turned
     }
 
-    /// Entries may have been applied that somebody waits for in order to read.
+    /// Entries may have been applied that somebody waits for in order to read. Called after entries were applied, and when the
+    /// region comes home: it may have been lent in between.
     pub(crate) fn serve_waiting_reads(self: &Rc<Self>, id: RegionId) {
-        let is_confirmed = {
+        let may_serve = {
             let mut home = self.home.borrow_mut();
             let member = home.region_mut(id).and_then(|r| r.member.as_deref());
-            let peers = member.and_then(|member| member.peers.as_deref());
-            peers.is_some_and(|peers| !peers.confirmed.is_empty())
+            member.is_some_and(|member| {
+                member.peers.as_deref().is_some_and(|peers| {
+                    !peers.confirmed.is_empty()
+                        || member.ahead.is_none() && peers.is_awaited(Wait::Kept)
+                })
+            })
         };
-        if is_confirmed {
+        if may_serve {
             self.after_ready(id, Turned::default());
         }
     }
@@ -356,7 +377,7 @@ impl Core {
                         return true;
                     }
                     waits.retain(|&(of, ticket)| {
-                        let served = of == Some(round.number);
+                        let served = of == Wait::Round(round.number);
                         if served {
                             turned.answers.push((ticket, true));
                         }
@@ -364,15 +385,18 @@ impl Core {
                     });
                     false
                 });
-                // Those who wait for no round look again: who leads, whether memory is ahead.
-                if turned.roles || member.ahead.is_none() {
-                    waits.retain(|&(of, ticket)| {
-                        if of.is_none() {
-                            turned.answers.push((ticket, false));
-                        }
-                        of.is_some()
-                    });
-                }
+                // Those who wait for no round look again.
+                waits.retain(|&(of, ticket)| {
+                    let looks_again = match of {
+                        Wait::Round(_) => false,
+                        Wait::Kept => turned.roles || member.ahead.is_none(),
+                        Wait::Leader => turned.roles,
+                    };
+                    if looks_again {
+                        turned.answers.push((ticket, false));
+                    }
+                    !looks_again
+                });
             }
         }
         for (ticket, sure) in turned.answers {

@@ -2,17 +2,20 @@
 //!
 //! A session's core looks at the slot and sends what has no replica here away at once. Whether this
 //! node leads is known at the region's own core; it redirects from there. While a leader is being
-//! chosen the word is TRYAGAIN, which the session keeps to itself and tries again ([`astray`]).
+//! chosen the word is TRYAGAIN, which the session keeps to itself and tries again ([`astray`]). Any
+//! other TRYAGAIN (a cache of tables that is full, say) is for the client.
 
 use std::rc::Rc;
 
 use base::{Refusal, Slot, slot::slot_of};
+use command::family::row::{NOT_LOADED, SCHEMA_BEHIND};
 use command::{Command, Keys};
 use resp::Args;
 
 use super::Cluster;
 use super::sure::Unserved;
 use crate::cores::{BatchBox, Core, NOWHERE};
+use crate::durable::CHANGING;
 
 impl Cluster {
     /// The slot of a command's keys; none, if it names no key.
@@ -125,8 +128,10 @@ fn moved_to(slot: Slot, address: &str) -> Refusal {
 
 /// Sessions do not show this to clients before they have waited for it to end.
 fn unsettled() -> Refusal {
-    Refusal::new("TRYAGAIN a leader for this slot is being chosen")
+    Refusal::new(CHOOSING)
 }
+
+const CHOOSING: &str = "TRYAGAIN a leader for this slot is being chosen";
 
 /// What a client is told when nobody was found in time.
 pub fn no_leader() -> Refusal {
@@ -141,8 +146,10 @@ fn names_database(args: &Args<'_>) -> bool {
 /// What a reply says about where its command has to go. Nothing has happened if it says anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Astray<'a> {
-    /// Try again in a moment.
+    /// Nobody leads: try again in a moment.
     Unsettled,
+    /// What it needs is on its way here: try again in a moment. The client reads this reply if it does not come.
+    Unready,
     /// This address leads.
     Moved(&'a str),
 }
@@ -151,7 +158,18 @@ pub enum Astray<'a> {
 #[inline]
 pub fn astray(reply: &[u8]) -> Option<Astray<'_>> {
     match reply {
-        [b'-', b'T', ..] if reply.starts_with(b"-TRYAGAIN ") => Some(Astray::Unsettled),
+        [b'-', b'T', ..] => {
+            let text = reply.strip_prefix(b"-")?.strip_suffix(b"\r\n")?;
+            match text {
+                _ if text == CHOOSING.as_bytes() || text == CHANGING.as_bytes() => {
+                    Some(Astray::Unsettled)
+                }
+                _ if text == NOT_LOADED.as_bytes() || text == SCHEMA_BEHIND.as_bytes() => {
+                    Some(Astray::Unready)
+                }
+                _ => None,
+            }
+        }
         [b'-', b'M', ..] => {
             let line = reply
                 .strip_prefix(b"-MOVED ")?
@@ -210,5 +228,27 @@ impl Core {
             }
         }
         self.finish_batch(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &str) -> Vec<u8> {
+        format!("-{text}\r\n").into_bytes()
+    }
+
+    #[test]
+    fn only_what_a_moment_cures_is_kept_from_the_client() {
+        let is = |text: &str, expected| assert_eq!(astray(&encoded(text)), expected, "{text}");
+        is(unsettled().text(), Some(Astray::Unsettled));
+        is(crate::durable::try_again().text(), Some(Astray::Unsettled));
+        is(NOT_LOADED, Some(Astray::Unready));
+        is("MOVED 7 1.2.3.4:5", Some(Astray::Moved("1.2.3.4:5")));
+        is(no_leader().text(), None);
+        is("TRYAGAIN the cache of tables is full", None);
+        is("TRYAGAIN table 'a' is closed", None);
+        is("TRYAGAIN a region does not answer", None);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use replica::Read;
 
 use super::clock_ms;
-use super::peers::PATIENCE_MS;
+use super::peers::{PATIENCE_MS, Wait};
 use crate::cores::{Answer, Core, Region, RegionId, Ticket};
 
 /// Why a region cannot be read here.
@@ -111,10 +111,10 @@ impl Core {
                 };
                 match read {
                     Read::Now if member.ahead.is_none() => return Ok(()),
-                    Read::Now => peers.wait(None, ticket.number()),
-                    Read::Wait(number) => peers.wait(Some(number), ticket.number()),
+                    Read::Now => peers.wait(Wait::Kept, ticket.number()),
+                    Read::Wait(number) => peers.wait(Wait::Round(number), ticket.number()),
                     Read::NotLeader { leader: Some(_) } => return Err(Unserved::Elsewhere),
-                    Read::NotLeader { leader: None } => peers.wait(None, ticket.number()),
+                    Read::NotLeader { leader: None } => peers.wait(Wait::Leader, ticket.number()),
                 }
             }
             self.drive(id);

@@ -15,6 +15,7 @@ use resp::{Protocol, Reply};
 use super::kept::empty;
 use super::mailbox::Message;
 use super::prefetch::{AHEAD_KEYS, Coming};
+use super::region::Waiter;
 use super::run::{Absent, Call, Ran, Route, route};
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, Kept, RegionId};
@@ -42,6 +43,9 @@ pub struct Batch {
     /// The replies, one behind the other, and where each ends.
     pub replies: Reply,
     pub ends: Vec<usize>,
+    /// Of a blocking command on a durable node, which is alone in its batch then. If it finds nothing the
+    /// waiter is in line when the batch comes back, and there is no reply.
+    pub waiter: Option<Arc<Waiter>>,
 }
 
 /// A batch on its way: only the pointer moves.
@@ -63,6 +67,7 @@ impl Batch {
             heads: Vec::new(),
             replies: Reply::new(Protocol::Resp2),
             ends: Vec::new(),
+            waiter: None,
         })
     }
 
@@ -89,6 +94,7 @@ impl Batch {
     /// Ready for other commands.
     pub fn clear(&mut self) {
         self.refused.clear();
+        self.waiter = None;
         self.writes = false;
         self.commands.clear();
         empty(&mut self.heads);
@@ -101,6 +107,9 @@ impl Core {
     /// A batch has come: run it, now if possible.
     pub(crate) fn on_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
         self.begin_batch();
+        if batch.waiter.is_some() {
+            return self.on_blocking(batch);
+        }
         if batch.writes {
             self.enqueue(batch);
             return;

@@ -312,7 +312,7 @@ impl Core {
     /// A command met keys whose time has come: they go now, unless clients are paused. On a durable
     /// node only an entry of the log removes them: those to be proposed are returned.
     #[cold]
-    pub(super) fn expire_met(&self, space: &mut Keyspace) -> Vec<DueKey> {
+    pub(crate) fn expire_met(&self, space: &mut Keyspace) -> Vec<DueKey> {
         if self.shared.is_expiry_paused(self.now_ms()) {
             space.forget_met();
         } else if self.shared.durable.is_some() {

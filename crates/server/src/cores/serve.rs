@@ -147,6 +147,8 @@ impl Core {
             let waiter = match self.claim_first(region, db, key) {
                 First::Claimed(waiter) => waiter,
                 First::Nobody => return,
+                // It has left this node: those in line were told.
+                First::NotNow if !self.home.borrow_mut().is_used(region) => return,
                 First::NotNow => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     continue;
@@ -157,6 +159,10 @@ impl Core {
             let regions = self.regions_of(row, &command.args(0));
             let mut held = self.hold(&regions).await;
             self.begin_batch();
+            if !held.has(&regions) {
+                // Another node leads by now. Those in line were told then, but not who was claimed.
+                return self.unblock_claimed(&waiter);
+            }
             held.load_keys_of(row, db, &command.args(0)).await;
             // What cannot be kept is not taken for anybody: they go on waiting.
             let reply = match self.has_failed() {

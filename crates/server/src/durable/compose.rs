@@ -8,9 +8,11 @@
 //! is sent, then the former is applied.
 //!
 //! **Blocked sessions** are served inside the entry: behind a command that may put something at a
-//! key somebody waits for, the waiter's own command follows as an attempt. So it is in the log,
-//! runs on every replica alike, and comes before any other command, as in Redis.
+//! key somebody waits for, the waiter's own command follows as an attempt; behind one that moves an
+//! element on, attempts for those who wait for it there. So they are in the log, run on every
+//! replica alike, and come before any other command, as in Redis.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -321,7 +323,8 @@ impl Core {
     }
 
     /// Adds attempts, `behind` so many commands, for those who wait for a key that this one may have
-    /// filled: as many as it has arguments; if it brought more, [`super::apply`] sees to the rest.
+    /// filled: as many as it has arguments; if it brought more, [`super::apply`] sees to the rest. An
+    /// attempt that moves an element may fill another key, for which the next in line there follows.
     fn serve_behind(
         &self,
         region: &mut Region,
@@ -331,29 +334,17 @@ impl Core {
         args: &Args<'_>,
         (entry, count, serves): &mut (&mut EntryWriter, &mut usize, &mut VecDeque<Serve>),
     ) {
-        // A command that only takes has nothing for anybody.
-        if matches!(row.run, Run::Block(it) if it.wait_on == WaitOn::AllKeys) {
+        if !may_fill(row) {
             return;
         }
-        let mut keys: Vec<&[u8]> = Vec::new();
-        let _ = row.keys.positions(args, |at| keys.push(args.at(at)));
-        for key in keys {
-            let mut line: Vec<Arc<Waiter>> = Vec::new();
-            if let Some(interest) = region.interest_mut(db, key) {
-                while line.len() < args.len() {
-                    let Some(waiter) = interest.waiters.pop_front() else {
-                        break;
-                    };
-                    if waiter.claim.serve() {
-                        line.push(waiter);
-                    } else if !waiter.claim.is_over() {
-                        // Somebody else tries to serve it: it keeps its place.
-                        interest.waiters.push_front(waiter);
-                        break;
-                    }
-                }
-            }
-            let mut line = line.into_iter();
+        // Keys that may be filled, each with how many elements at most, in the order they are.
+        let mut filled: VecDeque<(Cow<'_, [u8]>, usize)> = VecDeque::new();
+        let _ = row.keys.positions(args, |at| {
+            filled.push_back((args.at(at).into(), args.len()));
+        });
+        while let Some((key, most)) = filled.pop_front() {
+            let key = &*key;
+            let mut line = claim_line(region, db, key, most).into_iter();
             while let Some(waiter) = line.next() {
                 let row = self.shared.commands.row(waiter.stat);
                 let command = only_key(row, &waiter.command.args(0), key);
@@ -367,6 +358,9 @@ impl Core {
                 }
                 entry.push(db, command.args(0).iter_from(0));
                 **count += 1;
+                if let Some(to) = destination(row, &command.args(0)) {
+                    filled.push_back((to.to_vec().into(), 1));
+                }
                 serves.push_back(Serve {
                     behind,
                     waiter,
@@ -526,6 +520,42 @@ impl Core {
             member.note_unneeded(id, unneeded);
         }
     }
+}
+
+/// Takes so many waiters at most out of a key's line, claimed.
+fn claim_line(region: &mut Region, db: DbIndex, key: &[u8], most: usize) -> Vec<Arc<Waiter>> {
+    let mut line = Vec::new();
+    let Some(interest) = region.interest_mut(db, key) else {
+        return line;
+    };
+    while line.len() < most {
+        let Some(waiter) = interest.waiters.pop_front() else {
+            break;
+        };
+        if waiter.claim.serve() {
+            line.push(waiter);
+        } else if !waiter.claim.is_over() {
+            // Somebody else tries to serve it: it keeps its place.
+            interest.waiters.push_front(waiter);
+            break;
+        }
+    }
+    line
+}
+
+/// Whether a command may put something at a key that was empty. One that only takes has nothing for anybody.
+fn may_fill(row: &Command) -> bool {
+    row.flags.contains(Flags::DENYOOM) || matches!(row.name, "rename" | "renamenx")
+}
+
+/// Where a command that waits for its first key puts what it took: its last key.
+fn destination<'a>(row: &Command, args: &Args<'a>) -> Option<&'a [u8]> {
+    if !matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey) {
+        return None;
+    }
+    let mut last = None;
+    row.keys.positions(args, |at| last = Some(at)).ok()?;
+    last.map(|at| args.at(at))
 }
 
 /// The batches of one entry.

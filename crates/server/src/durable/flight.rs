@@ -9,9 +9,11 @@ use base::Refusal;
 use keyspace::{Keyspace, View};
 
 use super::Flight;
+use super::keep::try_again;
 use super::member::seed_of;
+use crate::cluster::Serving;
 use crate::cores::{
-    AHEAD_KEYS, BatchBox, Call, Coming, Core, Region, Waiter, only_key, prefetch_in,
+    AHEAD_KEYS, BatchBox, Call, Coming, Core, Ran, Region, Waiter, only_key, prefetch_in,
 };
 
 impl Core {
@@ -51,7 +53,7 @@ impl Core {
                     stat: stat as usize,
                     db,
                     client: &batch.client,
-                    is_held: false,
+                    is_held: batch.waiter.is_some(),
                 };
                 if let Some(refusal) = batch.refusal(at) {
                     self.refuse(&refusal.clone(), &mut batch.replies);
@@ -74,7 +76,9 @@ impl Core {
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     self.invoke(&call, view, &args, &mut batch.replies)
                 }));
-                if ran.is_err() {
+                if let Ok(Ran::Empty) = ran {
+                    self.wait_behind(region, batch);
+                } else if ran.is_err() {
                     batch.replies.truncate(before);
                     self.stats().unexpected_errors.add(1);
                     batch.replies.refusal(&Refusal::new("ERR internal error"));
@@ -125,6 +129,15 @@ impl Core {
             region.space.take_missing_rows();
         }
         answers
+    }
+
+    /// A blocking command whose key existed when it was proposed has found nothing: its waiter is put in line.
+    fn wait_behind(&self, region: &mut Region, batch: &mut BatchBox) {
+        if region.serving() == Serving::No {
+            // Those who wait were told already; this one goes to whoever leads now.
+            return self.refuse(&try_again(), &mut batch.replies);
+        }
+        batch.put_in_line(self, region);
     }
 }
 

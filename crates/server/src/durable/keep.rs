@@ -117,8 +117,10 @@ pub fn in_doubt() -> Refusal {
 /// What a client is told whose command surely did not happen: clients try again by themselves, and
 /// find the new leader.
 pub fn try_again() -> Refusal {
-    Refusal::new("TRYAGAIN the leader of this slot is changing")
+    Refusal::new(CHANGING)
 }
+
+pub const CHANGING: &str = "TRYAGAIN the leader of this slot is changing";
 
 impl Core {
     /// A region comes home with changes to be kept.

@@ -21,6 +21,7 @@
 //! store has on disk; a failed write of the log is final.
 
 mod apply;
+mod attempt;
 mod checkpoint;
 pub(crate) mod commit;
 mod company;
@@ -54,12 +55,13 @@ use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
 use keyspace::{Keyspace, ValueRef};
 use replica::{LogStore, LogWrite};
 
+pub(crate) use attempt::awaited_keys;
 pub(crate) use compose::is_logged_as_given;
 pub(crate) use keys::each_key;
 pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
-pub use keep::{Fate, Keep, in_doubt, open_space, try_again};
+pub use keep::{CHANGING, Fate, Keep, in_doubt, open_space, try_again};
 pub use leaving::Leaving;
 pub use member::{Flight, Member, Unwritten};
 pub use payload::{Brought, run_payload};

@@ -53,17 +53,19 @@ impl Connection {
             before = before.min(self.work.out.len());
             let reply = self.work.out.as_bytes().get(before..).unwrap_or_default();
             let session = &self.work.session;
+            let is_over = Instant::now() > until;
             let address = match astray(reply) {
                 None => return Ok(()),
                 Some(Astray::Moved(_)) if !session.forwards() => {
                     return self.abort_multi();
                 }
+                Some(Astray::Unready) if is_over => return self.abort_multi(),
                 Some(Astray::Moved(address)) => Some(address.to_string()),
-                Some(Astray::Unsettled) => None,
+                Some(Astray::Unsettled | Astray::Unready) => None,
             };
             let core = session.core.clone();
             self.work.out.truncate(before);
-            if Instant::now() > until {
+            if is_over {
                 core.refuse(&no_leader(), &mut self.work.out);
                 return self.abort_multi();
             }
@@ -357,7 +359,8 @@ impl Session {
                     match astray(&answer) {
                         Some(Astray::Moved(other)) => hint = Some(other.into()),
                         Some(Astray::Unsettled) => {}
-                        None => {
+                        // That node has waited already.
+                        Some(Astray::Unready) | None => {
                             // What was watched elsewhere before is broken: EXEC notices, because
                             // that is another connection, or no longer the leader.
                             self.watched_away.get_or_insert(WatchedAway {
@@ -429,7 +432,8 @@ impl Session {
                 Err(_) => None,
             };
             match (answer.as_deref().map(astray), answer.as_ref()) {
-                (Some(None), Some(answer)) => {
+                // That node has waited already.
+                (Some(None | Some(Astray::Unready)), Some(answer)) => {
                     reply.raw(answer);
                     return Ok(Some(()));
                 }

@@ -1,7 +1,8 @@
 //! Commands that wait for data: BLPOP and its kin.
 //!
 //! The command is tried at once. If there is nothing, a [`Waiter`] is put in line at every key it
-//! waits on, while their regions are still held, so nothing can come in between. Then the session
+//! waits on, while their regions are still held, so nothing can come in between; on a durable node the
+//! core of its region does that for a command of one region (`durable::attempt`). Then the session
 //! sleeps until a core serves it (`cores::serve`), its time is up, the client goes or somebody
 //! unblocks it. Whoever claims the waiter first decides; nothing popped is ever lost.
 
@@ -13,14 +14,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::Refusal;
-use command::{Block, Nil, Run, WaitOn};
+use command::{Block, Nil, Run};
 use resp::Reply;
 
 use super::connection::{Connection, Ended};
-use super::pending::Lane;
 use crate::clients::Unblock;
 use crate::cluster::Unserved;
-use crate::cores::{Answer, Call, Claim, Kept, Ran, Route, Ticket, Waiter};
+use crate::cores::{Answer, Batch, Call, Claim, Kept, Ran, Route, Ticket, Waiter};
+use crate::durable::awaited_keys;
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -45,6 +46,7 @@ impl Connection {
         };
         let out = &mut self.work.out;
         let client = session.client.clone();
+        client.last_command.store(stat as u32, Ordering::Relaxed);
         let call = Call {
             row,
             stat,
@@ -66,73 +68,65 @@ impl Connection {
             }
             regions.push(core.shared.map.any_of(core.id));
         }
+        let ticket = Ticket::new(&core);
+        let mut command = Kept::default();
+        command.push(&args);
+        let waiter = Arc::new(Waiter {
+            claim: Claim::default(),
+            core: core.id,
+            ticket: ticket.number(),
+            stat,
+            command,
+            db: session.db,
+            protocol: session.protocol,
+        });
         if let ([region], true) = (&regions[..], core.shared.durable.is_some()) {
-            // Through the log like any write; only if there is nothing are the regions held.
-            let before = out.len();
-            let target = core.shared.map.core_of(*region);
-            let lane = Lane {
-                target,
-                at: *region,
+            let mut batch = Batch::new(core.id, core.shared.map.core_of(*region), client.clone());
+            (batch.region, batch.writes) = (*region, true);
+            batch.replies.set_protocol(session.protocol);
+            batch.commands.push(&args);
+            batch.heads.push((stat as u16, session.db));
+            batch.waiter = Some(waiter.clone());
+            let answer = core.send_batch(batch).await.await;
+            core.begin_batch();
+            let Answer::Batch(batch) = answer else {
+                ticket.close();
+                core.refuse(&Refusal::new("ERR internal error"), out);
+                return Ok(());
             };
-            let pending = &mut self.work.pending;
-            pending.push(session, lane, row, stat, &args, out);
-            pending.settle(&mut self.work.session, out).await;
-            if out.len() > before {
+            if !batch.replies.as_bytes().is_empty() {
+                ticket.close();
+                out.raw(batch.replies.as_bytes());
                 return Ok(());
             }
-        }
-        let session = &self.work.session;
-        let (ticket, waiter, timeout) = {
+        } else {
             let mut held = core.hold(&regions).await;
             core.begin_batch();
             if !held.has(&regions) {
                 drop(held);
+                ticket.close();
                 let refusal = self.unserved(Unserved::Elsewhere);
                 core.refuse(&refusal, &mut self.work.out);
                 return Ok(());
             }
             let before = out.len();
             if held.run_loaded(&call, &args, out).await != Ran::Empty {
+                ticket.close();
                 if let Err(refusal) = held.commit().await {
                     out.truncate(before);
                     core.refuse(&refusal, out);
                 }
                 return Ok(());
             }
-            // The attempt has refused a wrong timeout in its place among the other checks.
-            let timeout = match block.timeout.millis(&args) {
-                Ok(timeout_ms) => timeout_ms.map(|ms| Duration::from_millis(ms).min(LONGEST_WAIT)),
-                Err(refusal) => {
-                    core.refuse(&refusal, out);
-                    return Ok(());
-                }
-            };
-            let ticket = Ticket::new(&core);
-            let mut command = Kept::default();
-            command.push(&args);
-            let waiter = Arc::new(Waiter {
-                claim: Claim::default(),
-                core: core.id,
-                ticket: ticket.number(),
-                stat,
-                command,
-                db: session.db,
-                protocol: session.protocol,
-            });
-            let mut keys: Vec<&[u8]> = Vec::new();
-            let _ = row.keys.positions(&args, |at| keys.push(args.at(at)));
-            if block.wait_on == WaitOn::FirstKey {
-                keys.truncate(1);
-            }
-            keys.sort_unstable();
-            keys.dedup();
-            for key in keys {
+            for key in awaited_keys(row, &args) {
                 if let Some(region) = held.region_of(key) {
                     region.add_waiter(session.db, key, waiter.clone());
                 }
             }
-            (ticket, waiter, timeout)
-        };
+        }
+        // The attempt has refused a wrong timeout in its place among the other checks.
+        let timeout_ms = block.timeout.millis(&args).unwrap_or_default();
+        let timeout = timeout_ms.map(|ms| Duration::from_millis(ms).min(LONGEST_WAIT));
         self.flush().await.inspect_err(|_| {
             let _ = waiter.claim.cancel();
         })?;

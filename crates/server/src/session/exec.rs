@@ -171,7 +171,7 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         }
         match astray(reply.as_bytes().get(before..).unwrap_or_default()) {
             Some(Astray::Moved(address)) if session.forwards() => hint = Some(address.into()),
-            Some(Astray::Unsettled) if Instant::now() < until => {}
+            Some(Astray::Unsettled | Astray::Unready) if Instant::now() < until => {}
             Some(Astray::Unsettled) => {
                 reply.truncate(before);
                 return Err(no_leader());

@@ -227,7 +227,7 @@ impl Pending {
     fn stray_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
         let batch = self.batches.get(lane)?.as_ref()?;
         let hint = match astray(replies_of(batch, at, 1)) {
-            Some(Astray::Unsettled) => None,
+            Some(Astray::Unsettled | Astray::Unready) => None,
             Some(Astray::Moved(address)) if session.forwards() => Some(address.to_string()),
             _ => return None,
         };

@@ -51,6 +51,8 @@ struct Stray {
     /// Who leads, as the last one asked said.
     hint: Option<String>,
     reply: Option<Bytes>,
+    /// What it is told if it is not answered in time.
+    unready: Option<Bytes>,
 }
 
 /// Where strays go next.
@@ -84,6 +86,7 @@ impl Strays {
             order: 0,
             hint: None,
             reply: None,
+            unready: None,
         });
         self.heads.len() - 1
     }
@@ -145,7 +148,7 @@ impl Strays {
             }
             if Instant::now() > until {
                 for &number in &waiting {
-                    self.refuse(&core, session, number, &no_leader());
+                    self.give_up(&core, session, number);
                 }
                 break;
             }
@@ -291,11 +294,21 @@ impl Strays {
             return;
         };
         match astray(&reply) {
-            Some(Astray::Unsettled) => {}
+            Some(Astray::Unsettled) => stray.unready = None,
+            Some(Astray::Unready) => stray.unready = Some(reply),
             Some(Astray::Moved(address)) if session.forwards() => {
                 stray.hint = Some(address.into());
             }
             _ => stray.reply = Some(reply),
+        }
+    }
+
+    /// It has waited long enough.
+    fn give_up(&mut self, core: &Rc<Core>, session: &Session, number: usize) {
+        let stray = self.heads.get_mut(number);
+        match stray.map(|stray| (stray.unready.take(), stray)) {
+            Some((Some(reply), stray)) => stray.reply = Some(reply),
+            _ => self.refuse(core, session, number, &no_leader()),
         }
     }
 

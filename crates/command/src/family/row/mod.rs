@@ -110,11 +110,15 @@ fn change(row: &RowRef, op: Op) -> Write {
     }
 }
 
+/// Refusals that the server may wait out for its client.
+pub const NOT_LOADED: &str = "TRYAGAIN the row is not loaded yet";
+pub const SCHEMA_BEHIND: &str = "TRYAGAIN the schema of the request is not known here yet";
+
 /// Why there is no answer about the row.
 fn unanswered(cause: Cause) -> Refusal {
     Refusal::new(match cause {
-        Cause::NotCached => "TRYAGAIN the row is not loaded yet",
-        Cause::SchemaBehind => "TRYAGAIN the schema of the request is not known here yet",
+        Cause::NotCached => NOT_LOADED,
+        Cause::SchemaBehind => SCHEMA_BEHIND,
         Cause::Closed => {
             "TRYAGAIN the table takes no changes while it, or a field of it, is being dropped; ROW.TABLE OPEN takes that back"
         }
