@@ -376,10 +376,9 @@ impl<'t> Target<'t> {
             return Err(Refusal::WrongType);
         }
         let random = || fastrand::Rng::with_seed(self.hash ^ self.now_ms).f64();
-        if !self.touches {
-        } else if entry.is_on_trial() {
-            entry.set_on_trial(false);
-        } else {
+        if entry.is_on_trial() {
+            entry.set_on_trial(!self.touches);
+        } else if self.touches {
             entry.set_clock(access::touched(
                 entry.clock(),
                 self.tuning,
