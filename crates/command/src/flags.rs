@@ -46,6 +46,8 @@ pub enum Group {
     Row,
     Transactions,
     Connection,
+    Cluster,
+    Scripting,
     Server,
 }
 
@@ -63,6 +65,8 @@ impl Group {
             Group::Row => "row",
             Group::Transactions => "transactions",
             Group::Connection => "connection",
+            Group::Cluster => "cluster",
+            Group::Scripting => "scripting",
             Group::Server => "server",
         }
     }

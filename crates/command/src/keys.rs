@@ -19,9 +19,9 @@ pub enum Keys {
     /// A destination key at 1, then the number of keys at `count_at`, the keys behind it
     /// (ZUNIONSTORE).
     DestinationAndCounted { count_at: usize },
-    /// `SORT`: argument 1, and the argument after `STORE`. With BY or GET patterns it may read
-    /// any key.
-    Sort,
+    /// `SORT`: argument 1, and the argument after `STORE` if it stores at all (`SORT_RO` does not).
+    /// With BY or GET patterns it may read any key.
+    Sort { stores: bool },
     /// Any key of the database, or all: it runs on every region (KEYS, FLUSHALL, RANDOMKEY).
     Everything,
     /// Argument 1 is a SCAN cursor; it names the region to go on with.
@@ -55,7 +55,7 @@ impl Keys {
         match self {
             Keys::Everything => true,
             // A pattern without `*` (BY nosort, GET #) names no key.
-            Keys::Sort => (2..args.len().saturating_sub(1))
+            Keys::Sort { .. } => (2..args.len().saturating_sub(1))
                 .any(|i| (args.is(i, "BY") || args.is(i, "GET")) && args[i + 1].contains(&b'*')),
             _ => false,
         }
@@ -82,9 +82,12 @@ impl Keys {
                 }
                 counted(args, count_at, each)?;
             }
-            Keys::Sort => {
+            Keys::Sort { stores } => {
                 if len > 1 {
                     each(1);
+                }
+                if !stores {
+                    return Ok(());
                 }
                 // The last STORE wins, as in Redis.
                 let mut store = None;

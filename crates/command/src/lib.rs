@@ -16,6 +16,7 @@ mod flags;
 mod keys;
 mod on_row;
 mod row;
+pub mod syntax;
 pub mod table;
 
 pub use flags::{Flags, Group};

@@ -11,6 +11,8 @@ use crate::{Flags, Group, Keys, OnRow};
 pub struct Command {
     /// Lower case, as `COMMAND` lists it.
     pub name: &'static str,
+    /// The arguments behind the name, in the notation of [`crate::syntax`].
+    pub syntax: &'static str,
     /// Counts the name; for a subcommand, both words.
     pub arity: Arity,
     /// Where the keys are: they decide the regions the command is given.
@@ -31,6 +33,7 @@ impl Command {
     /// For `..Command::BASE` in rows: everything that is usually absent.
     pub const BASE: Command = Command {
         name: "",
+        syntax: "",
         arity: Arity::AtLeast(1),
         keys: Keys::None,
         run: Run::Container,

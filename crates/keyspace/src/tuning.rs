@@ -23,6 +23,15 @@ impl EvictionPolicy {
             EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu
         )
     }
+
+    /// Whether keys are chosen by their accesses.
+    pub fn looks_at_accesses(self) -> bool {
+        let is_lru = matches!(
+            self,
+            EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru
+        );
+        is_lru || self.is_lfu()
+    }
 }
 
 /// Sizes up to which small collections stay packed, and how access is recorded. Named after the
@@ -37,6 +46,8 @@ pub struct Tuning {
     /// `list-max-listpack-size`: > 0 elements per chunk, −1…−5 for 4…64 KiB.
     pub list_max_packed_size: i64,
     pub policy: EvictionPolicy,
+    /// Redis would share small integers: its eviction looks at no clock of accesses (`OBJECT REFCOUNT`).
+    pub shares_integers: bool,
     /// Keys looked at for each one given up (`maxmemory-samples`).
     pub maxmemory_samples: usize,
     pub lfu_log_factor: u32,
@@ -58,6 +69,7 @@ impl Default for Tuning {
             zset_max_packed_value: 64,
             list_max_packed_size: -2,
             policy: EvictionPolicy::NoEviction,
+            shares_integers: true,
             maxmemory_samples: 5,
             lfu_log_factor: 10,
             lfu_decay_minutes: 1,

@@ -41,6 +41,8 @@ struct Target<'t> {
     hash: u64,
     now_ms: u64,
     found: Option<Position>,
+    /// As [`View::touches`].
+    touches: bool,
 }
 
 impl<'a> Txn<'a> {
@@ -74,6 +76,7 @@ impl<'a> Txn<'a> {
             tuning,
             void,
             is_rehearsal,
+            touches,
             ..
         } = &mut self.view;
         let space: &mut Keyspace = match parts {
@@ -103,6 +106,7 @@ impl<'a> Txn<'a> {
             hash,
             now_ms,
             found,
+            touches: *touches,
         }
     }
 
@@ -373,8 +377,8 @@ impl<'t> Target<'t> {
         }
         let random = || fastrand::Rng::with_seed(self.hash ^ self.now_ms).f64();
         if entry.is_on_trial() {
-            entry.set_on_trial(false);
-        } else {
+            entry.set_on_trial(!self.touches);
+        } else if self.touches {
             entry.set_clock(access::touched(
                 entry.clock(),
                 self.tuning,

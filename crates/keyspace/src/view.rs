@@ -53,6 +53,8 @@ pub struct View<'a> {
     pub(crate) void: std::cell::Cell<bool>,
     /// Nothing ever counts: see `rows/cold.rs`.
     pub(crate) is_rehearsal: bool,
+    /// Accesses move the clocks of LRU and LFU.
+    pub(crate) touches: bool,
 }
 
 /// The regions in reach: one (nearly always), or several held together for a multi-key command.
@@ -82,6 +84,7 @@ impl<'a> View<'a> {
             tuning,
             void: false.into(),
             is_rehearsal: false,
+            touches: true,
         }
     }
 
@@ -103,6 +106,7 @@ impl<'a> View<'a> {
             tuning,
             void: false.into(),
             is_rehearsal: false,
+            touches: true,
         }
     }
 
@@ -110,6 +114,12 @@ impl<'a> View<'a> {
     pub fn rehearsal(mut self) -> Self {
         self.void.set(true);
         self.is_rehearsal = true;
+        self
+    }
+
+    /// Accesses leave the clocks of LRU and LFU alone (`CLIENT NO-TOUCH`).
+    pub fn without_touching(mut self) -> Self {
+        self.touches = false;
         self
     }
 
@@ -189,7 +199,7 @@ impl<'a> View<'a> {
             return found;
         }
         space.count_read(found.is_some());
-        if let Some(entry) = found {
+        if let Some(entry) = found.filter(|_| self.touches) {
             if entry.is_on_trial() {
                 entry.set_on_trial(false);
                 return found;

@@ -36,6 +36,8 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Row, "Rows of SQL tables"),
     (Group::Transactions, "Transactions"),
     (Group::Connection, "Connection"),
+    (Group::Cluster, "Cluster"),
+    (Group::Scripting, "Functions"),
     (Group::Server, "Server"),
 ];
 
@@ -48,7 +50,8 @@ fn commands() -> String {
         .count();
     let mut page = format!(
         "# Commands\n\nGenerated from the command table by `neokv page commands`; do not edit.\n\n\
-         {} commands as in Redis 7.0, and {ours} of our own (`ROW.*`). *Arity* counts the name; −2 means two or more.\n",
+         {} commands as in Redis 7.0, and {ours} of our own (`ROW.*`). *Arity* counts the name; −2 means two or more. \
+         `[x]` may be left out, of `a|b` one is given, `<x y>` belong together, `x...` may be repeated (`WORD x*`: with the word).\n",
         rows.len() - ours
     );
     for (group, title) in GROUPS {
@@ -82,7 +85,8 @@ fn line(page: &mut String, row: &Command) {
     };
     let _ = writeln!(
         page,
-        "| {name} | {arity} | {} | {} | {} |",
+        "| `{}` | {arity} | {} | {} | {} |",
+        cell(format!("{name} {}", row.syntax).trim_end()),
         row.since,
         cell(row.complexity),
         cell(row.summary)

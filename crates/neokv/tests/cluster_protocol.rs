@@ -172,7 +172,7 @@ fn with_two_keys(row: &command::Command, one: &str, other: &str) -> Option<Vec<S
             fill(&mut line, count_at);
             line.extend(["1".into(), other.into()]);
         }
-        Keys::Sort if row.name == "sort" => {
+        Keys::Sort { stores: true } => {
             line.extend([one.into(), "STORE".into(), other.into()]);
         }
         _ => return None,

@@ -29,6 +29,8 @@ pub struct Client {
     /// The socket's descriptor.
     pub fd: AtomicI32,
     name: Mutex<Vec<u8>>,
+    /// Name and version of the library it uses (CLIENT SETINFO).
+    library: Mutex<Library>,
     pub db: AtomicU8,
     pub protocol: AtomicU8,
     /// Row number of the last command (`Commands::stat_number`).
@@ -45,6 +47,8 @@ pub struct Client {
     pub paused: AtomicBool,
     pub monitor: AtomicBool,
     pub no_evict: AtomicBool,
+    /// What it reads counts as no access (CLIENT NO-TOUCH).
+    pub no_touch: AtomicBool,
     /// The window of time, and the job for the log, in which it was last counted among those who write
     /// (`durable::company`).
     pub wrote_in: AtomicU64,
@@ -57,6 +61,13 @@ pub struct Client {
     /// Encoded messages from outside its commands (MONITOR lines), to be sent by the session.
     pushed: Mutex<Vec<u8>>,
     has_pushed: AtomicBool,
+}
+
+/// What CLIENT SETINFO told.
+#[derive(Default)]
+pub struct Library {
+    pub name: Vec<u8>,
+    pub version: Vec<u8>,
 }
 
 /// Whether the address is of this machine only.
@@ -82,6 +93,7 @@ impl Client {
             is_internal: false,
             fd: AtomicI32::new(-1),
             name: Mutex::new(Vec::new()),
+            library: Mutex::default(),
             db: AtomicU8::new(0),
             protocol: AtomicU8::new(2),
             last_command: AtomicU32::new(u32::MAX),
@@ -94,6 +106,7 @@ impl Client {
             paused: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
             wrote_in: AtomicU64::new(0),
             wrote_with: AtomicU64::new(u64::MAX),
             killed: AtomicBool::new(false),
@@ -130,6 +143,11 @@ impl Client {
 
     pub fn set_name(&self, name: &[u8]) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
+    }
+
+    /// What the client told of its library, locked; hold it briefly.
+    pub fn library(&self) -> MutexGuard<'_, Library> {
+        self.library.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves an encoded message for the session to send, and wakes it. A client that has left more
@@ -183,6 +201,7 @@ impl Client {
             ),
             ('A', self.is_killed()),
             ('e', self.no_evict.load(Ordering::Relaxed)),
+            ('T', self.no_touch.load(Ordering::Relaxed)),
         ] {
             if set {
                 flags.push(flag);
@@ -205,11 +224,12 @@ impl Client {
                 .find(|(at, _)| *at == number as usize)
                 .map_or("NULL", |(_, row)| row.name),
         };
+        let library = self.library();
         format!(
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
              ssub=0 multi={multi} qbuf={input} qbuf-free=0 argv-mem={input} multi-mem=0 rbs={output} \
              rbp={output} obl=0 oll={} omem={output} tot-mem={} events=r cmd={command} user=default redir=-1 \
-             resp={}",
+             resp={} lib-name={} lib-ver={}",
             self.id,
             self.addr,
             self.laddr,
@@ -221,6 +241,8 @@ impl Client {
             u8::from(output > 0),
             size_of::<Client>() + 2 * input + output,
             self.protocol.load(Ordering::Relaxed),
+            String::from_utf8_lossy(&library.name),
+            String::from_utf8_lossy(&library.version),
         )
     }
 
@@ -247,6 +269,11 @@ impl Client {
         self.unblock.store(code, Ordering::Release);
         self.wake();
         true
+    }
+
+    /// Whether [`Client::take_unblock`] has something.
+    pub fn is_unblocked(&self) -> bool {
+        self.unblock.load(Ordering::Acquire) != 0
     }
 
     pub fn take_unblock(&self) -> Option<Unblock> {

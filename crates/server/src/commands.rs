@@ -141,6 +141,14 @@ mod tests {
     use command::Run;
 
     #[test]
+    fn the_syntax_of_every_row_is_in_the_notation() {
+        for (_, row) in Commands::new().each_row() {
+            let parsed = command::syntax::parse(row.syntax);
+            assert!(parsed.is_some(), "{}: {}", row.name, row.syntax);
+        }
+    }
+
+    #[test]
     fn every_session_row_has_a_run() {
         let commands = Commands::new();
         for (number, row) in commands.table.rows().iter().enumerate() {

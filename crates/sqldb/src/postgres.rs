@@ -45,7 +45,9 @@ pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {
         Param::Numbers(column) => query.bind(column),
         Param::Blobs(column) => query.bind(column),
     };
-    params.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), bind)
+    params
+        .into_iter()
+        .fold(sqlx::query(AssertSqlSafe(sql)), bind)
 }
 
 pub(crate) fn read(row: &PgRow, at: usize, want: Want) -> Cell {

@@ -27,12 +27,14 @@ const READ: Command = Command {
 pub const ROWS: &[Command] = &[
     Command {
         name: "expire",
+        syntax: "key seconds [NX|XX|GT|LT]",
         run: Run::Write(expire),
         summary: "Lets a key disappear after a number of seconds.",
         ..SET
     },
     Command {
         name: "pexpire",
+        syntax: "key milliseconds [NX|XX|GT|LT]",
         run: Run::Write(pexpire),
         since: "2.6.0",
         summary: "Lets a key disappear after a number of milliseconds.",
@@ -40,6 +42,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "expireat",
+        syntax: "key unix-time-seconds [NX|XX|GT|LT]",
         run: Run::Write(expireat),
         since: "1.2.0",
         summary: "Lets a key disappear at a Unix time in seconds.",
@@ -47,6 +50,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "pexpireat",
+        syntax: "key unix-time-milliseconds [NX|XX|GT|LT]",
         run: Run::Write(pexpireat),
         since: "2.6.0",
         summary: "Lets a key disappear at a Unix time in milliseconds.",
@@ -54,6 +58,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "persist",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Write(persist),
         since: "2.2.0",
@@ -62,12 +67,14 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "ttl",
+        syntax: "key",
         run: Run::Read(ttl),
         summary: "Returns the seconds a key has left.",
         ..READ
     },
     Command {
         name: "pttl",
+        syntax: "key",
         run: Run::Read(pttl),
         since: "2.6.0",
         summary: "Returns the milliseconds a key has left.",
@@ -75,6 +82,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "expiretime",
+        syntax: "key",
         run: Run::Read(expiretime),
         since: "7.0.0",
         summary: "Returns the deadline of a key as a Unix time in seconds.",
@@ -82,6 +90,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "pexpiretime",
+        syntax: "key",
         run: Run::Read(pexpiretime),
         since: "7.0.0",
         summary: "Returns the deadline of a key as a Unix time in milliseconds.",

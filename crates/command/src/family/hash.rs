@@ -24,6 +24,7 @@ const READ_FAST: Flags = READ.union(Flags::FAST);
 pub const ROWS: &[Command] = &[
     Command {
         name: "hset",
+        syntax: "key <field value>...",
         arity: Arity::AtLeast(4),
         run: Run::Write(hset),
         on_row: OnRow::Write(row::hash::hset),
@@ -34,6 +35,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hsetnx",
+        syntax: "key field value",
         arity: Arity::Exactly(4),
         run: Run::Write(hsetnx),
         on_row: OnRow::Write(row::hash::hsetnx),
@@ -43,6 +45,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hmset",
+        syntax: "key <field value>...",
         arity: Arity::AtLeast(4),
         run: Run::Write(hmset),
         on_row: OnRow::Write(row::hash::hmset),
@@ -53,6 +56,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hget",
+        syntax: "key field",
         arity: Arity::Exactly(3),
         run: Run::Read(hget),
         on_row: OnRow::Read(row::hash::hget),
@@ -62,6 +66,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hmget",
+        syntax: "key field...",
         arity: Arity::AtLeast(3),
         run: Run::Read(hmget),
         on_row: OnRow::Read(row::hash::hmget),
@@ -72,6 +77,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hgetall",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(hgetall),
         on_row: OnRow::Read(row::hash::hgetall),
@@ -82,6 +88,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hkeys",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(hkeys),
         on_row: OnRow::Read(row::hash::hkeys),
@@ -92,6 +99,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hvals",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(hvals),
         on_row: OnRow::Read(row::hash::hvals),
@@ -102,6 +110,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hdel",
+        syntax: "key field...",
         arity: Arity::AtLeast(3),
         run: Run::Write(hdel),
         on_row: OnRow::Write(row::hash::hdel),
@@ -112,6 +121,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hlen",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(hlen),
         on_row: OnRow::Read(row::hash::hlen),
@@ -121,6 +131,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hstrlen",
+        syntax: "key field",
         arity: Arity::Exactly(3),
         run: Run::Read(hstrlen),
         on_row: OnRow::Read(row::hash::hstrlen),
@@ -131,6 +142,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hexists",
+        syntax: "key field",
         arity: Arity::Exactly(3),
         run: Run::Read(hexists),
         on_row: OnRow::Read(row::hash::hexists),
@@ -140,6 +152,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hincrby",
+        syntax: "key field increment",
         arity: Arity::Exactly(4),
         run: Run::Write(hincrby),
         on_row: OnRow::Write(row::hash::hincrby),
@@ -149,6 +162,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hincrbyfloat",
+        syntax: "key field increment:double",
         arity: Arity::Exactly(4),
         run: Run::Write(hincrbyfloat),
         on_row: OnRow::Write(row::hash::hincrbyfloat),
@@ -159,6 +173,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hrandfield",
+        syntax: "key [count [WITHVALUES]]",
         arity: Arity::AtLeast(2),
         run: Run::Read(hrandfield),
         flags: READ,

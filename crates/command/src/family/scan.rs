@@ -22,6 +22,7 @@ const BASE: Command = Command {
 pub const ROWS: &[Command] = &[
     Command {
         name: "scan",
+        syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
         arity: Arity::AtLeast(2),
         keys: Keys::Cursor,
         run: Run::Read(scan),
@@ -31,6 +32,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "hscan",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
         run: Run::Read(hscan),
         on_row: OnRow::Read(row::hash::hscan),
         group: Group::Hash,
@@ -39,6 +41,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sscan",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
         run: Run::Read(sscan),
         group: Group::Set,
         summary: "Walks the members of a set in steps.",
@@ -46,6 +49,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zscan",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
         run: Run::Read(zscan),
         group: Group::SortedSet,
         summary: "Walks the members and scores of a sorted set in steps.",

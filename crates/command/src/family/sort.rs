@@ -14,7 +14,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 
 const BASE: Command = Command {
     arity: Arity::AtLeast(2),
-    keys: Keys::Sort,
+    keys: Keys::Sort { stores: true },
     group: Group::Generic,
     complexity: "O(N+M*log(M)) for N elements, M of them returned",
     ..Command::BASE
@@ -23,6 +23,7 @@ const BASE: Command = Command {
 pub const ROWS: &[Command] = &[
     Command {
         name: "sort",
+        syntax: "key [BY pattern] [LIMIT <offset count>] [GET pattern*] [ASC|DESC] [ALPHA] [STORE destination]",
         run: Run::Write(sort),
         flags: Flags::WRITE
             .union(Flags::BY_EFFECT)
@@ -34,6 +35,8 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sort_ro",
+        syntax: "key [BY pattern] [LIMIT <offset count>] [GET pattern*] [ASC|DESC] [ALPHA]",
+        keys: Keys::Sort { stores: false },
         run: Run::Read(sort_ro),
         flags: Flags::READONLY
             .union(Flags::MOVABLEKEYS)

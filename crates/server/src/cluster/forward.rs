@@ -30,6 +30,7 @@ pub struct Upstream {
     /// How far the reply at the beginning of `received` has been looked at.
     looked: Looked,
     protocol: Protocol,
+    no_touch: bool,
     /// Its client id there, for CLIENT UNBLOCK.
     pub client: i64,
     /// Which connection of this session it is: watches end with it.
@@ -48,6 +49,8 @@ pub struct Upstreams {
 pub struct Introduction {
     pub password: Vec<u8>,
     pub protocol: Protocol,
+    /// What it reads counts as no access (CLIENT NO-TOUCH).
+    pub no_touch: bool,
 }
 
 /// What came of asking another node.
@@ -70,6 +73,11 @@ impl Upstreams {
         };
         if upstream.protocol != who.protocol {
             upstream.speak(who.protocol).await?;
+        }
+        if upstream.no_touch != who.no_touch {
+            let mode: &[u8] = if who.no_touch { b"ON" } else { b"OFF" };
+            upstream.order(&[b"CLIENT", b"NO-TOUCH", mode]).await?;
+            upstream.no_touch = who.no_touch;
         }
         Ok(upstream)
     }
@@ -129,6 +137,7 @@ impl Upstream {
             received: BytesMut::new(),
             looked: Looked::default(),
             protocol: Protocol::Resp2,
+            no_touch: false,
             client: 0,
             serial,
         };

@@ -92,6 +92,26 @@ impl Core {
                 self.credit_back(owner);
                 let _ = self.tickets.deliver(ticket, Answer::Counted(counted));
             }
+            Message::Followers {
+                from,
+                ticket,
+                asked,
+            } => {
+                let told = Message::FollowersTold {
+                    owner: self.id,
+                    ticket,
+                    told: self.followers_here(asked),
+                };
+                self.send(from, told);
+            }
+            Message::FollowersTold {
+                owner,
+                ticket,
+                told,
+            } => {
+                self.credit_back(owner);
+                let _ = self.tickets.deliver(ticket, Answer::Followers(told));
+            }
             Message::Keep(keep) => self.on_keep(*keep),
             Message::Kept { ticket, fate } => {
                 let _ = self.tickets.deliver(ticket, Answer::Kept(fate));

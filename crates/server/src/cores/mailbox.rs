@@ -30,6 +30,7 @@ use crossbeam_queue::SegQueue;
 use keyspace::rows::{LoadRequest, Loaded, RowError};
 
 use super::batch::Batch;
+use super::followers::Followers;
 use super::region::RegionBox;
 use super::tally::{Counted, Tally};
 use super::{CoreId, RegionId};
@@ -70,6 +71,17 @@ pub enum Message {
         owner: CoreId,
         ticket: usize,
         counted: Box<Counted>,
+    },
+    /// What followers of regions of this core have; answered by `FollowersTold`.
+    Followers {
+        from: CoreId,
+        ticket: usize,
+        asked: Vec<Followers>,
+    },
+    FollowersTold {
+        owner: CoreId,
+        ticket: usize,
+        told: Vec<Followers>,
     },
     /// The reply of a blocked command.
     Served {

@@ -7,6 +7,7 @@
 //!   mailbox   messages and wake-ups                 tickets  who waits for which answer
 //!   inbox     what a core does with a message       upkeep   expiry, idle sessions, garbage
 //!   walk      a core's part of a save               count    what regions have counted
+//!   followers what followers of regions have (WAIT)
 //! ```
 //!
 //! [`Core`] is single-threaded state in an `Rc` that every session of the core has. Its cells are
@@ -16,6 +17,7 @@ mod batch;
 mod count;
 mod cpu;
 mod evict;
+mod followers;
 mod inbox;
 mod kept;
 mod lend;
@@ -45,6 +47,7 @@ use resp::Args;
 pub use batch::{Batch, BatchBox};
 pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
+pub use followers::{Followers, FollowersStanding};
 pub use kept::Kept;
 pub use lend::{Held, Home};
 pub use mailbox::{CREDITS, Mailbox, Message};

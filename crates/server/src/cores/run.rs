@@ -1,6 +1,7 @@
 //! Running one data command on regions that are at hand. Nothing here waits.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Flags, Keys, KeysError};
@@ -122,7 +123,7 @@ pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<Region
         Keys::Everything => return Route::All,
         Keys::Cursor => return Route::Cursor,
         keys if map.is_single() => {
-            let all = matches!(keys, Keys::Sort) && keys.touches_everything(args);
+            let all = matches!(keys, Keys::Sort { .. }) && keys.touches_everything(args);
             return if all { Route::All } else { Route::One(0) };
         }
         _ => {}
@@ -291,6 +292,10 @@ impl Core {
         reply: &mut Reply,
     ) -> Ran {
         let before = reply.len();
+        let view = match call.client.no_touch.load(Ordering::Relaxed) && call.row.name != "touch" {
+            true => view.without_touching(),
+            false => view,
+        };
         let result = call_function(call.row, view, args, reply);
         let ran = match result {
             Ok(Attempt::Served) => Ran::Done,

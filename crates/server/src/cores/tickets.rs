@@ -15,6 +15,7 @@ use slab::Slab;
 
 use super::Core;
 use super::batch::Batch;
+use super::followers::Followers;
 use super::region::RegionBox;
 use super::tally::Counted;
 use crate::durable::Fate;
@@ -23,6 +24,7 @@ pub enum Answer {
     Batch(Box<Batch>),
     Regions(Vec<RegionBox>),
     Counted(Box<Counted>),
+    Followers(Vec<Followers>),
     /// Reply of a blocked command; `None` if it was cancelled while being served.
     Served(Option<Vec<u8>>),
     /// Rows of a key that was not in memory.

@@ -113,6 +113,8 @@ struct State {
     writers: Writers,
     writes: AtomicU64,
     syncs: AtomicU64,
+    /// How many of `writes` are on disk.
+    synced_writes: AtomicU64,
 }
 
 pub struct LogWriter {
@@ -134,6 +136,7 @@ impl LogWriter {
             writers: Writers::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            synced_writes: AtomicU64::new(0),
         });
         let shared = state.clone();
         let thread = std::thread::Builder::new()
@@ -153,6 +156,16 @@ impl LogWriter {
     pub fn counts(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.state.writes), read(&self.state.syncs))
+    }
+
+    /// A position behind everything that was told to be written so far, for [`LogWriter::is_synced`].
+    pub fn position(&self) -> u64 {
+        self.state.writes.load(Ordering::Acquire)
+    }
+
+    /// Whether all before a position is on disk.
+    pub fn is_synced(&self, position: u64) -> bool {
+        self.state.synced_writes.load(Ordering::Acquire) >= position
     }
 
     /// The clients that write, to be counted.
@@ -251,6 +264,15 @@ impl State {
         }
     }
 
+    /// After a sync, which covers all writes before. Called by the writer only.
+    fn on_synced(&self, ok: bool) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        if ok {
+            let writes = self.writes.load(Ordering::Relaxed);
+            self.synced_writes.store(writes, Ordering::Release);
+        }
+    }
+
     fn tell(&self, jobs: usize) {
         let mut queue = self.lock();
         queue.told += jobs as u64;
@@ -302,9 +324,9 @@ fn run(log: &dyn LogStore, state: &State) {
             {
                 patience.wait_for_clients(clients, wait);
             }
-            state.writes.fetch_add(1, Ordering::Relaxed);
+            state.writes.fetch_add(1, Ordering::Release);
             if sync == LogSync::Always {
-                state.syncs.fetch_add(1, Ordering::Relaxed);
+                state.on_synced(failed.is_none());
             }
             state.tell(ends.len());
             let mut rest = writes.into_iter();
@@ -331,12 +353,12 @@ fn run(log: &dyn LogStore, state: &State) {
         }
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
-            state.syncs.fetch_add(1, Ordering::Relaxed);
             if failed.is_none()
                 && let Err(error) = log.sync()
             {
                 failed = Some(error.to_string());
             }
+            state.on_synced(failed.is_none());
         }
     }
     if failed.is_none() {
@@ -455,6 +477,7 @@ mod tests {
             writers: Writers::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            synced_writes: AtomicU64::new(0),
         }
     }
 

@@ -9,7 +9,7 @@ use base::{Refusal, number};
 use command::{Arity, Command};
 use resp::{Args, Reply};
 
-use super::connection::check_name;
+use super::connection::{check_name, is_plain};
 use super::rows::{self, ADMIN, ANYTIME, CONNECTION, QUIET, sub};
 use crate::clients::{Client, Unblock};
 use crate::session::ReplyMode;
@@ -20,6 +20,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|id",
+        "",
         Arity::Exactly(2),
         QUIET,
         "5.0.0",
@@ -28,6 +29,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|info",
+        "",
         Arity::Exactly(2),
         QUIET,
         "6.2.0",
@@ -36,6 +38,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|list",
+        "[TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ID client-id...]",
         Arity::AtLeast(2),
         ADMIN,
         "2.4.0",
@@ -44,6 +47,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|kill",
+        "<ip:port|[ID client-id] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]>",
         Arity::AtLeast(3),
         ADMIN,
         "2.4.0",
@@ -52,6 +56,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|getname",
+        "",
         Arity::Exactly(2),
         QUIET,
         "2.6.9",
@@ -60,6 +65,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|setname",
+        "connection-name",
         Arity::Exactly(3),
         QUIET,
         "2.6.9",
@@ -68,6 +74,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|getredir",
+        "",
         Arity::Exactly(2),
         QUIET,
         "6.0.0",
@@ -76,6 +83,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|reply",
+        "<ON|OFF|SKIP>",
         Arity::Exactly(3),
         QUIET,
         "3.2.0",
@@ -84,14 +92,16 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|pause",
+        "timeout:integer [WRITE|ALL]",
         Arity::AtLeast(3),
         ADMIN,
-        "3.0.0",
+        "2.9.50",
         "Holds commands, or only writes, back for a while.",
     ),
     sub(
         CONNECTION,
         "client|unpause",
+        "",
         Arity::Exactly(2),
         ADMIN,
         "6.2.0",
@@ -100,6 +110,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|unblock",
+        "client-id [TIMEOUT|ERROR]",
         Arity::AtLeast(3),
         ADMIN,
         "5.0.0",
@@ -108,6 +119,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         CONNECTION,
         "client|no-evict",
+        "<ON|OFF>",
         Arity::Exactly(3),
         ADMIN,
         "7.0.0",
@@ -115,7 +127,26 @@ const SUBCOMMANDS: &[Command] = &[
     ),
     sub(
         CONNECTION,
+        "client|no-touch",
+        "<ON|OFF>",
+        Arity::Exactly(3),
+        QUIET,
+        "7.2.0",
+        "Lets this session's commands not count as uses of keys for LRU and LFU.",
+    ),
+    sub(
+        CONNECTION,
+        "client|setinfo",
+        "<LIB-NAME libname|LIB-VER libver>",
+        Arity::Exactly(4),
+        QUIET,
+        "7.2.0",
+        "Tells the name or version of the client library.",
+    ),
+    sub(
+        CONNECTION,
         "client|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "5.0.0",
@@ -144,6 +175,8 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
         ("client|unpause", SessionRun::Now(unpause)),
         ("client|unblock", SessionRun::Now(unblock)),
         ("client|no-evict", SessionRun::Now(no_evict)),
+        ("client|no-touch", SessionRun::Now(no_touch)),
+        ("client|setinfo", SessionRun::Now(set_info)),
         ("client|help", SessionRun::Now(help)),
     ]),
 }];
@@ -421,6 +454,39 @@ fn no_evict(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result
     Ok(())
 }
 
+fn no_touch(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let on = match args.at(2).to_ascii_lowercase().as_slice() {
+        b"on" => true,
+        b"off" => false,
+        _ => return Err(Refusal::Syntax),
+    };
+    session.client.no_touch.store(on, Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+fn set_info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let (is_name, value) = (args.is(2, "LIB-NAME"), args.at(3));
+    let option = String::from_utf8_lossy(args.at(2));
+    if !is_name && !args.is(2, "LIB-VER") {
+        return Err(Refusal::text_of(format!(
+            "ERR Unrecognized option '{option}'"
+        )));
+    }
+    if !is_plain(value) {
+        return Err(Refusal::text_of(format!(
+            "ERR {option} cannot contain spaces, newlines or special characters."
+        )));
+    }
+    let mut library = session.client.library();
+    match is_name {
+        true => library.name = value.to_vec(),
+        false => library.version = value.to_vec(),
+    }
+    reply.ok();
+    Ok(())
+}
+
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     rows::help(
         reply,
@@ -464,6 +530,12 @@ fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal>
             "    Unblock the specified blocked client.",
             "NO-EVICT (ON|OFF)",
             "    Protect current client connection from eviction.",
+            "NO-TOUCH (ON|OFF)",
+            "    Will not touch LRU/LFU stats when this mode is on.",
+            "SETINFO <option> <value>",
+            "    Set client meta attr. Options are:",
+            "    * LIB-NAME: the client lib name.",
+            "    * LIB-VER: the client lib version.",
         ],
     )
 }

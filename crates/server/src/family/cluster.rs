@@ -13,158 +13,224 @@ use meta::route::SlotRange;
 use meta::wire::RouteNode;
 use resp::{Args, Reply};
 
-use super::rows::{self, ANYTIME, CONNECTION, SERVER, sub};
+use super::rows::{self, ANYTIME, SERVER, sub};
 use crate::cluster::Cluster;
 use crate::{Session, SessionCommand, SessionRun};
 
 const CLUSTER: Command = Command {
-    group: Group::Server,
+    group: Group::Cluster,
     ..SERVER
 };
+
+const ADMIN_READ: Flags = Flags::ADMIN.union(Flags::STALE);
+const CHANGES: Flags = ADMIN_READ.union(Flags::NO_ASYNC_LOADING);
 
 const SUBCOMMANDS: &[Command] = &[
     sub(
         CLUSTER,
         "cluster|count-failure-reports",
+        "node-id",
         Arity::Exactly(3),
-        ANYTIME,
+        ADMIN_READ,
         "3.0.0",
         "Returns how many nodes say that a node has failed.",
     ),
     sub(
         CLUSTER,
         "cluster|countkeysinslot",
+        "slot",
         Arity::Exactly(3),
-        ANYTIME,
+        Flags::STALE,
         "3.0.0",
         "Counts the keys of a slot that this node leads.",
     ),
     sub(
         CLUSTER,
         "cluster|getkeysinslot",
+        "slot count",
         Arity::Exactly(4),
-        ANYTIME,
+        Flags::STALE,
         "3.0.0",
         "Returns keys of a slot that this node leads.",
     ),
     sub(
         CLUSTER,
         "cluster|info",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
         "3.0.0",
         "Tells how the cluster stands.",
     ),
     sub(
         CLUSTER,
         "cluster|keyslot",
+        "key:string",
         Arity::Exactly(3),
-        ANYTIME,
+        Flags::STALE,
         "3.0.0",
         "Returns the slot of a key.",
     ),
     sub(
         CLUSTER,
         "cluster|links",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
         "7.0.0",
         "Lists the connections to other nodes.",
     ),
     sub(
         CLUSTER,
         "cluster|myid",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
         "3.0.0",
         "Returns the id of this node.",
     ),
     sub(
         CLUSTER,
-        "cluster|nodes",
+        "cluster|myshardid",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
+        "7.2.0",
+        "Returns the id of this node's shard: each node is one.",
+    ),
+    sub(
+        CLUSTER,
+        "cluster|nodes",
+        "",
+        Arity::Exactly(2),
+        Flags::STALE,
         "3.0.0",
         "Lists the nodes of the cluster.",
     ),
     sub(
         CLUSTER,
         "cluster|redirects",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
         "7.0.0",
         "Redirects this session, even if the node forwards for others.",
     ),
     sub(
         CLUSTER,
         "cluster|replicas",
+        "node-id",
         Arity::Exactly(3),
-        ANYTIME,
+        ADMIN_READ,
         "5.0.0",
         "Lists the replicas of a node: none, every node leads.",
     ),
     sub(
         CLUSTER,
         "cluster|saveconfig",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        CHANGES,
         "3.0.0",
         "Does nothing: what a node knows is on disk.",
     ),
     sub(
         CLUSTER,
         "cluster|shards",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
         "7.0.0",
         "Lists slots with the nodes that hold them.",
     ),
     sub(
         CLUSTER,
         "cluster|slaves",
+        "node-id",
         Arity::Exactly(3),
-        ANYTIME,
+        ADMIN_READ,
         "3.0.0",
         "As CLUSTER REPLICAS.",
     ),
     sub(
         CLUSTER,
         "cluster|slots",
+        "",
         Arity::Exactly(2),
-        ANYTIME,
+        Flags::STALE,
         "3.0.0",
         "Lists slots with the nodes to ask for them.",
     ),
     sub(
         CLUSTER,
         "cluster|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "5.0.0",
         "Tells about the subcommands.",
     ),
-    not_here("cluster|addslots", Arity::AtLeast(3), "3.0.0"),
-    not_here("cluster|addslotsrange", Arity::AtLeast(4), "7.0.0"),
-    not_here("cluster|bumpepoch", Arity::Exactly(2), "3.0.0"),
-    not_here("cluster|delslots", Arity::AtLeast(3), "3.0.0"),
-    not_here("cluster|delslotsrange", Arity::AtLeast(4), "7.0.0"),
-    not_here("cluster|failover", Arity::AtLeast(2), "3.0.0"),
-    not_here("cluster|flushslots", Arity::Exactly(2), "3.0.0"),
-    not_here("cluster|forget", Arity::Exactly(3), "3.0.0"),
-    not_here("cluster|meet", Arity::AtLeast(4), "3.0.0"),
-    not_here("cluster|replicate", Arity::Exactly(3), "3.0.0"),
-    not_here("cluster|reset", Arity::AtLeast(2), "3.0.0"),
-    not_here("cluster|set-config-epoch", Arity::Exactly(3), "3.0.0"),
-    not_here("cluster|setslot", Arity::AtLeast(4), "3.0.0"),
+    not_here("cluster|addslots", "slot...", Arity::AtLeast(3), "3.0.0"),
+    not_here(
+        "cluster|addslotsrange",
+        "<start-slot end-slot>...",
+        Arity::AtLeast(4),
+        "7.0.0",
+    ),
+    not_here("cluster|bumpepoch", "", Arity::Exactly(2), "3.0.0"),
+    not_here("cluster|delslots", "slot...", Arity::AtLeast(3), "3.0.0"),
+    not_here(
+        "cluster|delslotsrange",
+        "<start-slot end-slot>...",
+        Arity::AtLeast(4),
+        "7.0.0",
+    ),
+    not_here(
+        "cluster|failover",
+        "[FORCE|TAKEOVER]",
+        Arity::AtLeast(2),
+        "3.0.0",
+    ),
+    not_here("cluster|flushslots", "", Arity::Exactly(2), "3.0.0"),
+    not_here("cluster|forget", "node-id", Arity::Exactly(3), "3.0.0"),
+    not_here(
+        "cluster|meet",
+        "ip port [cluster_bus_port]",
+        Arity::AtLeast(4),
+        "3.0.0",
+    ),
+    not_here("cluster|replicate", "node-id", Arity::Exactly(3), "3.0.0"),
+    Command {
+        flags: ADMIN_READ.union(Flags::NOSCRIPT),
+        ..not_here("cluster|reset", "[HARD|SOFT]", Arity::AtLeast(2), "3.0.0")
+    },
+    not_here(
+        "cluster|set-config-epoch",
+        "config-epoch",
+        Arity::Exactly(3),
+        "3.0.0",
+    ),
+    not_here(
+        "cluster|setslot",
+        "slot <IMPORTING node-id|MIGRATING node-id|NODE node-id|STABLE>",
+        Arity::AtLeast(4),
+        "3.0.0",
+    ),
 ];
 
 /// A subcommand that says what to do instead.
-const fn not_here(name: &'static str, arity: Arity, since: &'static str) -> Command {
+const fn not_here(
+    name: &'static str,
+    syntax: &'static str,
+    arity: Arity,
+    since: &'static str,
+) -> Command {
     sub(
         CLUSTER,
         name,
+        syntax,
         arity,
-        ANYTIME,
+        CHANGES,
         since,
         "Is done by the cluster itself, or by `neokv ctl`.",
     )
@@ -189,6 +255,7 @@ pub const ROWS: &[SessionCommand] = &[
             ("cluster|keyslot", SessionRun::Now(keyslot)),
             ("cluster|links", SessionRun::Now(links)),
             ("cluster|myid", SessionRun::Now(my_id)),
+            ("cluster|myshardid", SessionRun::Now(my_shard_id)),
             ("cluster|nodes", SessionRun::Now(nodes)),
             ("cluster|redirects", SessionRun::Now(redirects)),
             ("cluster|replicas", SessionRun::Now(replicas)),
@@ -219,7 +286,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: FAST,
             since: "3.0.0",
             summary: "Lets replicas that do not lead answer this session's reads.",
-            ..CONNECTION
+            ..CLUSTER
         },
         run: SessionRun::Now(readonly),
     },
@@ -230,7 +297,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: FAST,
             since: "3.0.0",
             summary: "Ends READONLY.",
-            ..CONNECTION
+            ..CLUSTER
         },
         run: SessionRun::Now(readwrite),
     },
@@ -238,10 +305,10 @@ pub const ROWS: &[SessionCommand] = &[
         row: Command {
             name: "asking",
             arity: Arity::Exactly(1),
-            flags: FAST,
+            flags: Flags::FAST,
             since: "3.0.0",
             summary: "Lets the next command run where a slot is moving to.",
-            ..CONNECTION
+            ..CLUSTER
         },
         run: SessionRun::Now(asking),
     },
@@ -309,6 +376,14 @@ fn keyslot(_: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Re
 fn my_id(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let cluster = cluster_of(session)?;
     reply.bulk(id_of(cluster, cluster.node).as_bytes());
+    Ok(())
+}
+
+/// Every node leads and counts as a shard of its own; the id is another than the node's.
+fn my_shard_id(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let cluster = cluster_of(session)?;
+    let id = format!("{:024x}{:016x}", cluster.node, cluster.id);
+    reply.bulk(id.as_bytes());
     Ok(())
 }
 
@@ -531,6 +606,8 @@ fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal>
             "    Return information about all network links between this node and its peers.",
             "MYID",
             "    Return the node id.",
+            "MYSHARDID",
+            "    Return the node's shard id.",
             "NODES",
             "    Return cluster configuration seen by node.",
             "REDIRECTS",

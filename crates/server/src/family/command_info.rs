@@ -2,18 +2,20 @@
 
 mod listing;
 mod specs;
+mod tips;
 
 use base::{Refusal, glob};
 use command::{Arity, Command};
 use resp::{Args, Reply};
 
-use super::rows::{self, ANYTIME, CONNECTION, SERVER, sub};
+use super::rows::{self, ANYTIME, SERVER, sub};
 use crate::{Session, SessionCommand, SessionRun};
 
 const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|count",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "2.8.13",
@@ -22,6 +24,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|docs",
+        "[command-name...]",
         Arity::AtLeast(2),
         ANYTIME,
         "7.0.0",
@@ -30,6 +33,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|getkeys",
+        "command [arg...]",
         Arity::AtLeast(4),
         ANYTIME,
         "2.8.13",
@@ -38,6 +42,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|getkeysandflags",
+        "command [arg...]",
         Arity::AtLeast(4),
         ANYTIME,
         "7.0.0",
@@ -46,6 +51,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|info",
+        "[command-name...]",
         Arity::AtLeast(2),
         ANYTIME,
         "2.8.13",
@@ -54,6 +60,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|list",
+        "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]",
         Arity::AtLeast(2),
         ANYTIME,
         "7.0.0",
@@ -62,6 +69,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "command|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "5.0.0",
@@ -78,7 +86,7 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
         complexity: "O(N) where N is the number of commands.",
         summary: "Returns the rows of all commands.",
         subcommands: SUBCOMMANDS,
-        ..CONNECTION
+        ..SERVER
     },
     run: SessionRun::Subcommands(&[
         ("command", SessionRun::Now(all)),

@@ -11,6 +11,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "config|get",
+        "parameter...",
         Arity::AtLeast(3),
         ADMIN,
         "2.0.0",
@@ -19,6 +20,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "config|set",
+        "<parameter value>...",
         Arity::AtLeast(4),
         ADMIN,
         "2.0.0",
@@ -27,6 +29,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "config|resetstat",
+        "",
         Arity::Exactly(2),
         ADMIN,
         "2.0.0",
@@ -35,6 +38,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "config|rewrite",
+        "",
         Arity::Exactly(2),
         ADMIN,
         "2.8.0",
@@ -43,6 +47,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "config|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "5.0.0",

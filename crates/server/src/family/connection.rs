@@ -23,6 +23,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "hello",
+            syntax: "[protover [AUTH <username password>] [SETNAME clientname]]",
             arity: Arity::AtLeast(1),
             flags: BEFORE_AUTH,
             since: "6.0.0",
@@ -34,6 +35,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "auth",
+            syntax: "[username] password",
             arity: Arity::AtLeast(2),
             flags: BEFORE_AUTH,
             summary: "Authenticates the session.",
@@ -44,6 +46,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "ping",
+            syntax: "[message]",
             arity: Arity::AtLeast(1),
             flags: Flags::FAST,
             summary: "Answers PONG, or the argument.",
@@ -54,6 +57,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "echo",
+            syntax: "message",
             arity: Arity::Exactly(2),
             flags: Flags::FAST.union(ANYTIME),
             summary: "Answers its argument.",
@@ -64,6 +68,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "select",
+            syntax: "index",
             arity: Arity::Exactly(2),
             flags: Flags::FAST.union(ANYTIME),
             summary: "Changes the database of the session.",
@@ -148,6 +153,7 @@ fn reset(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
     session.client.db.store(0, Ordering::Relaxed);
     session.client.set_name(b"");
     session.client.no_evict.store(false, Ordering::Relaxed);
+    session.client.no_touch.store(false, Ordering::Relaxed);
     session.reply_mode = ReplyMode::On;
     session.readonly = false;
     session.redirects = session
@@ -289,12 +295,17 @@ fn speak(session: &mut Session, reply: &mut Reply, protocol: Protocol) {
 
 /// Client names are printable and without blanks, so that CLIENT LIST stays readable.
 pub fn check_name(name: &[u8]) -> Result<(), Refusal> {
-    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+    if is_plain(name) {
         return Ok(());
     }
     Err(Refusal::new(
         "ERR Client names cannot contain spaces, newlines or special characters.",
     ))
+}
+
+/// Printable and without blanks.
+pub fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
 #[cfg(test)]

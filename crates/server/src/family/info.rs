@@ -21,6 +21,7 @@ use crate::{Later, Session, SessionCommand, SessionRun};
 pub const ROWS: &[SessionCommand] = &[SessionCommand {
     row: Command {
         name: "info",
+        syntax: "[section...]",
         arity: Arity::AtLeast(1),
         flags: ANYTIME.union(Flags::DANGEROUS),
         summary: "Tells about the server, by sections.",

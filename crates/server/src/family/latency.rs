@@ -16,6 +16,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|history",
+        "event",
         Arity::Exactly(3),
         ADMIN,
         "2.8.13",
@@ -24,6 +25,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|latest",
+        "",
         Arity::Exactly(2),
         ADMIN,
         "2.8.13",
@@ -32,6 +34,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|reset",
+        "[event...]",
         Arity::AtLeast(2),
         ADMIN,
         "2.8.13",
@@ -40,6 +43,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|doctor",
+        "",
         Arity::Exactly(2),
         ADMIN,
         "2.8.13",
@@ -48,6 +52,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|graph",
+        "event",
         Arity::Exactly(3),
         ADMIN,
         "2.8.13",
@@ -56,6 +61,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|histogram",
+        "[command...]",
         Arity::AtLeast(2),
         ADMIN,
         "7.0.0",
@@ -64,6 +70,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "latency|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "2.8.13",

@@ -13,6 +13,7 @@ use crate::{Later, Session, SessionCommand, SessionRun};
 const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "memory|usage",
+        syntax: "key [SAMPLES count]",
         arity: Arity::AtLeast(3),
         keys: Keys::one(2),
         run: Run::Read(usage),
@@ -26,6 +27,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "memory|stats",
+        "",
         Arity::Exactly(2),
         Flags::empty(),
         "4.0.0",
@@ -34,6 +36,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "memory|doctor",
+        "",
         Arity::Exactly(2),
         Flags::empty(),
         "4.0.0",
@@ -42,6 +45,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "memory|purge",
+        "",
         Arity::Exactly(2),
         Flags::empty(),
         "4.0.0",
@@ -50,6 +54,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "memory|malloc-stats",
+        "",
         Arity::Exactly(2),
         Flags::empty(),
         "4.0.0",
@@ -58,6 +63,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "memory|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "4.0.0",

@@ -13,6 +13,7 @@ mod latency;
 mod memory;
 mod monitor;
 mod persistence;
+mod replication;
 mod row_table;
 mod rows;
 mod server;
@@ -33,6 +34,7 @@ pub const ALL: &[&[SessionCommand]] = &[
     memory::ROWS,
     monitor::ROWS,
     persistence::ROWS,
+    replication::ROWS,
     row_table::ROWS,
     server::ROWS,
     slowlog::ROWS,

@@ -34,6 +34,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "bgsave",
+            syntax: "[SCHEDULE]",
             arity: Arity::AtLeast(1),
             flags: SAVE_FLAGS,
             summary: "Saves the data of this moment to disk while commands go on.",
@@ -54,6 +55,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "shutdown",
+            syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
             arity: Arity::AtLeast(1),
             flags: ADMIN.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
             complexity: "O(N) when saving, where N is the total number of keys in all databases",

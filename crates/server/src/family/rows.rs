@@ -26,6 +26,7 @@ pub const QUIET: Flags = Flags::NOSCRIPT.union(ANYTIME);
 pub const fn sub(
     base: Command,
     name: &'static str,
+    syntax: &'static str,
     arity: Arity,
     flags: Flags,
     since: &'static str,
@@ -33,6 +34,7 @@ pub const fn sub(
 ) -> Command {
     Command {
         name,
+        syntax,
         arity,
         flags,
         since,

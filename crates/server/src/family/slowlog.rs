@@ -13,6 +13,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "slowlog|get",
+        "[count]",
         Arity::AtLeast(2),
         LOOK,
         "2.2.12",
@@ -21,6 +22,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "slowlog|len",
+        "",
         Arity::Exactly(2),
         LOOK,
         "2.2.12",
@@ -29,6 +31,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "slowlog|reset",
+        "",
         Arity::Exactly(2),
         LOOK,
         "2.2.12",
@@ -37,6 +40,7 @@ const SUBCOMMANDS: &[Command] = &[
     sub(
         SERVER,
         "slowlog|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "6.2.0",

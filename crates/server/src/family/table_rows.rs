@@ -35,6 +35,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "row.scan",
+            syntax: "table cursor:string [COUNT count] [FIELDS <numfields field...>]",
             arity: Arity::AtLeast(3),
             flags: Flags::READONLY.union(Flags::NO_MULTI),
             complexity: "O(N) for N rows returned; one SELECT",
@@ -46,6 +47,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "row.waitsql",
+            syntax: "key [VERSION version] [TIMEOUT milliseconds]",
             arity: Arity::AtLeast(2),
             keys: Keys::one(1),
             flags: Flags::READONLY.union(Flags::NO_MULTI),

@@ -66,6 +66,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "watch",
+            syntax: "key...",
             arity: Arity::AtLeast(2),
             keys: Keys::from(1),
             run: Run::Session,

@@ -7,7 +7,7 @@
 //!   pending      commands on other cores, replies in request order
 //!   exec         MULTI … EXEC          blocking   BLPOP and its kin
 //!   strays       commands for other nodes          away        the same, for those that wait
-//!   everywhere   KEYS, SCAN … over all nodes
+//!   everywhere   KEYS, SCAN … over all nodes       wrote       what WAIT is about
 //!   socket       the operating system's part
 //! ```
 //!
@@ -26,6 +26,7 @@ mod slow;
 mod socket;
 mod strays;
 mod turn;
+mod wrote;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use away::WatchedAway;
 pub(crate) use blocking::nil;
 pub use connection::{serve, serve_internal};
 pub use exec::{Multi, Watch, exec};
+use wrote::Wrote;
 
 /// `CLIENT REPLY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,6 +77,8 @@ pub struct Session {
     upstreams: Option<Box<Upstreams>>,
     /// What is watched at another node.
     watched_away: Option<WatchedAway>,
+    /// Slots it has written to (cluster).
+    pub wrote: Wrote,
     /// In MONITOR.
     pub monitor: bool,
     /// Between MULTI and EXEC.
@@ -103,6 +107,7 @@ impl Session {
             redirects,
             upstreams: None,
             watched_away: None,
+            wrote: Wrote::default(),
             monitor: false,
             multi: None,
             watched: Vec::new(),
@@ -135,7 +140,7 @@ impl Session {
         }
     }
 
-    fn upstreams(&mut self) -> &mut Upstreams {
+    pub(crate) fn upstreams(&mut self) -> &mut Upstreams {
         self.upstreams.get_or_insert_with(Box::default)
     }
 

@@ -1,7 +1,10 @@
 //! Commands that wait. Before any of them runs, everything of this session on other cores is done
 //! and its replies are in the output; after it, the session goes on.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use base::Refusal;
@@ -290,16 +293,52 @@ impl Connection {
     async fn later(&mut self, stat: usize, run: LaterFn) -> Result<(), Ended> {
         // What is there to be read is written first: it may wait for long. Transactions do not.
         let row = self.work.session.shared().commands.row(stat);
+        let is_left_open = matches!(row.name, "wait" | "waitaof");
         if row.group != command::Group::Transactions {
             self.flush().await?;
         }
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
+        if is_left_open {
+            let mut command = Kept::default();
+            command.push(&args);
+            return self.later_while_open(stat, run, &command).await;
+        }
         let work = &mut self.work;
         work.session
             .run_later(stat, run, &args, &mut work.out)
             .await;
         Ok(())
+    }
+
+    /// As [`Connection::later`] for a command that may wait for long and changes nothing: it ends with the client. What
+    /// that sends meanwhile is read (up to a bound) to notice when it goes.
+    async fn later_while_open(
+        &mut self,
+        stat: usize,
+        run: LaterFn,
+        command: &Kept,
+    ) -> Result<(), Ended> {
+        let core = self.work.session.core.clone();
+        let (work, input, socket) = (&mut self.work, &mut self.input, &mut self.socket);
+        let args = command.args(0);
+        let running = work.session.run_later(stat, run, &args, &mut work.out);
+        let mut running = pin!(running);
+        poll_fn(|cx| {
+            if running.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            while input.buffer.len() < 1024 * 1024 {
+                input.make_room(&core);
+                match socket.poll_fill(cx, &mut input.buffer) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Ended)),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 

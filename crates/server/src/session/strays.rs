@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::{DbIndex, Refusal, Slot};
@@ -353,10 +354,11 @@ impl Session {
         Instant::now() + Duration::from_millis(ms)
     }
 
-    pub(super) fn introduction(&self) -> Introduction {
+    pub(crate) fn introduction(&self) -> Introduction {
         Introduction {
             password: self.core.settings().requirepass.clone(),
             protocol: self.protocol,
+            no_touch: self.client.no_touch.load(Ordering::Relaxed),
         }
     }
 }

@@ -89,6 +89,9 @@ impl Work {
             Err(refusal) => return self.reject(None, &refusal),
         };
         let stat = shared.commands.stat_number(number, row);
+        // CLIENT LIST shows it, wherever it runs and however long it waits.
+        let last = &self.session.client.last_command;
+        last.store(stat as u32, Ordering::Relaxed);
         if self.pending.comes_first(row) {
             return Step::Slow(Slow::Again);
         }
@@ -362,6 +365,9 @@ fn whither(
             false => Whither::Here,
         });
     };
+    if row.is_write() {
+        session.wrote.note(slot);
+    }
     let has_replica = cluster.places.of_slot(slot) != NOWHERE;
     let is_elsewhere = if session.forwards() {
         // WATCH sees to it by itself, what is queued is sent with EXEC.
@@ -473,10 +479,6 @@ fn run_data(
         client: &session.client,
         is_held: false,
     };
-    session
-        .client
-        .last_command
-        .store(stat as u32, Ordering::Relaxed);
     if let Err(refusal) = core.admit(&call) {
         core.stats().on_rejected(Some(stat));
         core.refuse(&refusal, out);

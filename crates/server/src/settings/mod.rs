@@ -1,6 +1,6 @@
 //! Settings: what `CONFIG GET` and `CONFIG SET` speak of.
 //!
-//! One list of rows ([`list::ALL`]) says what exists. The values live as one immutable, typed
+//! One list of rows ([`list::ALL`]) says what exists; [`facts`] is what is only answered. The values live as one immutable, typed
 //! [`Settings`] behind an `Arc`; a change makes a new one and moves a version number. A core keeps
 //! its own `Arc` and compares the version once per batch (`Core::refresh_settings`), so reading a
 //! setting on the command path is a field access.
@@ -9,6 +9,7 @@
 //! shows, set again, changes nothing.
 
 mod cluster;
+mod facts;
 pub mod kind;
 pub mod list;
 mod rewrite;
@@ -82,24 +83,29 @@ impl SettingsCell {
     pub fn get(&self, patterns: &[&str]) -> Vec<(String, String)> {
         let settings = self.current();
         let mut found: Vec<(String, String)> = Vec::new();
-        let mut add = |name: &str, row: usize| {
+        let mut add = |name: &str, value: String| {
             if !found.iter().any(|(known, _)| known == name) {
-                found.push((name.to_string(), settings.shown(row)));
+                found.push((name.to_string(), value));
             }
         };
         for pattern in patterns {
             if !pattern.contains(['*', '?', '[']) {
                 if let Some(row) = list::find(pattern) {
-                    add(pattern, row);
+                    add(pattern, settings.shown(row));
+                } else if let Some(fact) = facts::find(pattern) {
+                    add(pattern, fact.value(&settings));
                 }
                 continue;
             }
             for (row, setting) in list::ALL.iter().enumerate() {
                 for name in setting.names() {
                     if glob::matches_ignoring_case(pattern.as_bytes(), name.as_bytes()) {
-                        add(name, row);
+                        add(name, settings.shown(row));
                     }
                 }
+            }
+            for fact in facts::matching(pattern) {
+                add(fact.name, fact.value(&settings));
             }
         }
         found
@@ -113,6 +119,16 @@ impl SettingsCell {
         // All names first: an unknown one is reported before any bad value.
         for (at, (name, text)) in pairs.iter().enumerate() {
             let Some(row) = list::find(name) else {
+                match facts::find(name) {
+                    Some(fact) if fact.value(&next).eq_ignore_ascii_case(text) => continue,
+                    Some(_) => {
+                        return Err(SetError::Invalid {
+                            name: (*name).into(),
+                            reason: "can't set immutable config".into(),
+                        });
+                    }
+                    None => {}
+                }
                 return Err(SetError::Unknown {
                     name: (*name).into(),
                 });
@@ -136,9 +152,9 @@ impl SettingsCell {
             if pairs[..at].iter().any(|(other, _)| other == name) {
                 return refuse("duplicate parameter");
             }
-            rows.push(row);
+            rows.push((row, *text));
         }
-        for (row, (_, text)) in rows.into_iter().zip(pairs) {
+        for (row, text) in rows {
             next.set(row, text).map_err(|reason| SetError::Invalid {
                 name: list::ALL[row].name.into(),
                 reason,
@@ -195,7 +211,11 @@ mod tests {
     fn every_default_is_valid_and_survives_being_set_again() {
         let settings = settings();
         for (name, text) in settings.get(&["*"]) {
-            let row = &list::ALL[list::find(&name).unwrap()];
+            let Some(row) = list::find(&name) else {
+                settings.set(&[(&name, &text)], true).unwrap();
+                continue; // a fact
+            };
+            let row = &list::ALL[row];
             if matches!(row.change, Change::Always | Change::Start) {
                 settings.set(&[(&name, &text)], true).unwrap();
                 assert_eq!(get(&settings, &name), text, "{name}");
@@ -241,6 +261,7 @@ mod tests {
         let settings = settings();
         for (name, text, reason) in [
             ("databases", "16", "can't set immutable config"),
+            ("cluster-enabled", "yes", "can't set immutable config"),
             ("port", "1", "can only be changed at start"),
             ("dir", "/", "can't set protected config"),
             (

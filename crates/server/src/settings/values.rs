@@ -289,6 +289,7 @@ impl Settings {
         self.maxmemory_samples = self.int("maxmemory-samples") as usize;
         self.active_expire_effort = self.int("active-expire-effort") as u32;
         self.hz = self.int("hz") as u32;
+        let policy = policy(&self.text("maxmemory-policy"));
         self.tuning = Tuning {
             hash_max_packed_entries: self.int("hash-max-listpack-entries") as usize,
             hash_max_packed_value: self.bytes("hash-max-listpack-value") as usize,
@@ -296,7 +297,8 @@ impl Settings {
             zset_max_packed_entries: self.int("zset-max-listpack-entries") as usize,
             zset_max_packed_value: self.bytes("zset-max-listpack-value") as usize,
             list_max_packed_size: self.int("list-max-listpack-size"),
-            policy: policy(&self.text("maxmemory-policy")),
+            policy,
+            shares_integers: self.maxmemory == 0 || !policy.looks_at_accesses(),
             maxmemory_samples: self.maxmemory_samples,
             lfu_log_factor: self.int("lfu-log-factor") as u32,
             lfu_decay_minutes: self.int("lfu-decay-time") as u32,

@@ -10,6 +10,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 pub const ROWS: &[Command] = &[
     Command {
         name: "setbit",
+        syntax: "key offset value:integer",
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(setbit),
@@ -21,6 +22,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "getbit",
+        syntax: "key offset",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Read(getbit),
@@ -32,6 +34,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "bitcount",
+        syntax: "key [start end [BYTE|BIT]]",
         arity: Arity::AtLeast(2),
         keys: Keys::one(1),
         run: Run::Read(bitcount),
@@ -44,6 +47,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "bitpos",
+        syntax: "key bit [start [end [BYTE|BIT]]]",
         arity: Arity::AtLeast(3),
         keys: Keys::one(1),
         run: Run::Read(bitpos),

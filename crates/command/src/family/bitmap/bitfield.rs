@@ -13,6 +13,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 pub const ROWS: &[Command] = &[
     Command {
         name: "bitfield",
+        syntax: "key [GET <encoding offset>|<[OVERFLOW <WRAP|SAT|FAIL>] <SET <encoding offset value:integer>|INCRBY <encoding offset increment>>>]...",
         arity: Arity::AtLeast(2),
         keys: Keys::one(1),
         run: Run::Write(bitfield),
@@ -25,6 +26,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "bitfield_ro",
+        syntax: "key [GET <encoding offset>*]",
         arity: Arity::AtLeast(2),
         keys: Keys::one(1),
         run: Run::Read(bitfield_ro),

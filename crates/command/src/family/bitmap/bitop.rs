@@ -8,6 +8,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 
 pub const ROWS: &[Command] = &[Command {
     name: "bitop",
+    syntax: "operation destkey key...",
     arity: Arity::AtLeast(4),
     keys: Keys::from(2),
     run: Run::Write(bitop),

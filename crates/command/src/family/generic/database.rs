@@ -24,6 +24,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "keys",
+        syntax: "pattern",
         arity: Arity::Exactly(2),
         run: Run::Read(keys),
         flags: Flags::READONLY.union(Flags::DANGEROUS),
@@ -43,6 +44,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "flushdb",
+        syntax: "[ASYNC|SYNC]",
         arity: Arity::AtLeast(1),
         run: Run::Write(flushdb),
         flags: Flags::WRITE.union(Flags::DANGEROUS),
@@ -53,6 +55,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "flushall",
+        syntax: "[ASYNC|SYNC]",
         arity: Arity::AtLeast(1),
         run: Run::Write(flushall),
         flags: Flags::WRITE.union(Flags::DANGEROUS),
@@ -63,6 +66,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "swapdb",
+        syntax: "index1 index2",
         arity: Arity::Exactly(3),
         run: Run::Write(swapdb),
         flags: Flags::WRITE.union(Flags::FAST).union(Flags::DANGEROUS),

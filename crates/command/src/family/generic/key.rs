@@ -23,6 +23,7 @@ const TWO_KEYS: Keys = Keys::Range {
 pub const ROWS: &[Command] = &[
     Command {
         name: "del",
+        syntax: "key...",
         run: Run::Write(del),
         on_row: OnRow::Mixed(Run::Write(row::keys::del)),
         flags: Flags::WRITE,
@@ -32,6 +33,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "unlink",
+        syntax: "key...",
         run: Run::Write(del),
         on_row: OnRow::Mixed(Run::Write(row::keys::del)),
         flags: Flags::WRITE.union(Flags::FAST),
@@ -42,6 +44,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "exists",
+        syntax: "key...",
         run: Run::Read(exists),
         on_row: OnRow::Mixed(Run::Read(row::keys::exists)),
         flags: Flags::READONLY.union(Flags::FAST),
@@ -51,6 +54,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "touch",
+        syntax: "key...",
         run: Run::Read(touch),
         on_row: OnRow::Mixed(Run::Read(row::keys::touch)),
         flags: Flags::READONLY.union(Flags::FAST),
@@ -61,6 +65,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "type",
+        syntax: "key",
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Read(type_of),
@@ -71,6 +76,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "rename",
+        syntax: "key newkey",
         arity: Arity::Exactly(3),
         keys: TWO_KEYS,
         run: Run::Write(rename),
@@ -80,6 +86,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "renamenx",
+        syntax: "key newkey",
         arity: Arity::Exactly(3),
         keys: TWO_KEYS,
         run: Run::Write(renamenx),
@@ -89,6 +96,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "copy",
+        syntax: "source destination [DB destination-db] [REPLACE]",
         arity: Arity::AtLeast(3),
         keys: TWO_KEYS,
         run: Run::Write(copy),
@@ -100,6 +108,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "move",
+        syntax: "key db",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(move_to_db),

@@ -26,12 +26,14 @@ pub const ROWS: &[Command] = &[Command {
     subcommands: &[
         Command {
             name: "object|encoding",
+            syntax: "key",
             run: Run::Read(encoding),
             summary: "Returns the name of the structure that holds the value.",
             ..SUB
         },
         Command {
             name: "object|freq",
+            syntax: "key",
             run: Run::Read(freq),
             since: "4.0.0",
             summary: "Returns the logarithmic access counter (LFU policies).",
@@ -49,12 +51,14 @@ pub const ROWS: &[Command] = &[Command {
         },
         Command {
             name: "object|idletime",
+            syntax: "key",
             run: Run::Read(idletime),
             summary: "Returns the seconds since the last access.",
             ..SUB
         },
         Command {
             name: "object|refcount",
+            syntax: "key",
             run: Run::Read(refcount),
             summary: "Returns how many keys share the value.",
             ..SUB
@@ -71,13 +75,15 @@ fn encoding(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 /// Values are never shared here. Small integers answer as Redis' shared ones do, because clients
-/// and its test suite tell them by that.
+/// and its test suite tell them by that. Redis does not share while its eviction needs each key's own clock.
 fn refcount(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let value = view.peek(args.at(2));
     view.count_read(args.at(2), value.is_some());
     match value {
         None => reply.null(),
-        Some(ValueRef::String(Atom::Int(0..=9999))) => reply.int(i32::MAX.into()),
+        Some(ValueRef::String(Atom::Int(0..=9999))) if view.tuning().shares_integers => {
+            reply.int(i32::MAX.into());
+        }
         Some(_) => reply.int(1),
     }
     Ok(())

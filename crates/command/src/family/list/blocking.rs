@@ -24,6 +24,7 @@ const KEYS: &str = "O(N) where N is the number of keys.";
 pub const ROWS: &[Command] = &[
     Command {
         name: "blpop",
+        syntax: "key... timeout",
         arity: Arity::AtLeast(3),
         keys: KEYS_THEN_TIMEOUT,
         run: Run::Block(Block {
@@ -40,6 +41,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "brpop",
+        syntax: "key... timeout",
         arity: Arity::AtLeast(3),
         keys: KEYS_THEN_TIMEOUT,
         run: Run::Block(Block {
@@ -56,6 +58,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "blmove",
+        syntax: "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout",
         arity: Arity::Exactly(6),
         keys: TWO_KEYS,
         run: Run::Block(Block {
@@ -71,6 +74,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "brpoplpush",
+        syntax: "source destination timeout",
         arity: Arity::Exactly(4),
         keys: TWO_KEYS,
         run: Run::Block(Block {
@@ -86,6 +90,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "blmpop",
+        syntax: "timeout numkeys key... <LEFT|RIGHT> [COUNT count]",
         arity: Arity::AtLeast(5),
         keys: Keys::Counted { count_at: 2 },
         run: Run::Block(Block {

@@ -13,6 +13,7 @@ const LENGTH: &str = "O(N) where N is the length of the list.";
 pub const ROWS: &[Command] = &[
     Command {
         name: "lindex",
+        syntax: "key index",
         arity: Arity::Exactly(3),
         run: Run::Read(lindex),
         flags: READ,
@@ -22,6 +23,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lrange",
+        syntax: "key start stop",
         arity: Arity::Exactly(4),
         run: Run::Read(lrange),
         flags: READ,
@@ -31,6 +33,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lpos",
+        syntax: "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
         arity: Arity::AtLeast(3),
         run: Run::Read(lpos),
         flags: READ,
@@ -41,6 +44,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lset",
+        syntax: "key index element",
         arity: Arity::Exactly(4),
         run: Run::Write(lset),
         flags: GROW,
@@ -50,6 +54,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "linsert",
+        syntax: "key <BEFORE|AFTER> pivot element",
         arity: Arity::Exactly(5),
         run: Run::Write(linsert),
         flags: GROW,
@@ -60,6 +65,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lrem",
+        syntax: "key count element",
         arity: Arity::Exactly(4),
         run: Run::Write(lrem),
         flags: WRITE,
@@ -69,6 +75,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "ltrim",
+        syntax: "key start stop",
         arity: Arity::Exactly(4),
         run: Run::Write(ltrim),
         flags: WRITE,

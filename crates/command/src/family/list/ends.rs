@@ -14,6 +14,7 @@ const PER_RETURNED: &str = "O(N) where N is the number of elements returned.";
 pub const ROWS: &[Command] = &[
     Command {
         name: "lpush",
+        syntax: "key element...",
         arity: Arity::AtLeast(3),
         run: Run::Write(|txn, args, reply| push(txn, args, reply, End::Left)),
         flags: GROW.union(Flags::FAST),
@@ -23,6 +24,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "rpush",
+        syntax: "key element...",
         arity: Arity::AtLeast(3),
         run: Run::Write(|txn, args, reply| push(txn, args, reply, End::Right)),
         flags: GROW.union(Flags::FAST),
@@ -32,6 +34,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lpushx",
+        syntax: "key element...",
         arity: Arity::AtLeast(3),
         run: Run::Write(|txn, args, reply| push_existing(txn, args, reply, End::Left)),
         flags: GROW.union(Flags::FAST),
@@ -42,6 +45,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "rpushx",
+        syntax: "key element...",
         arity: Arity::AtLeast(3),
         run: Run::Write(|txn, args, reply| push_existing(txn, args, reply, End::Right)),
         flags: GROW.union(Flags::FAST),
@@ -52,6 +56,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lpop",
+        syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Left)),
         flags: WRITE.union(Flags::FAST),
@@ -61,6 +66,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "rpop",
+        syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Right)),
         flags: WRITE.union(Flags::FAST),
@@ -70,6 +76,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "llen",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(llen),
         flags: READ.union(Flags::FAST),

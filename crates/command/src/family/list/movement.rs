@@ -19,6 +19,7 @@ pub(super) const MANY_KEYS: &str =
 pub const ROWS: &[Command] = &[
     Command {
         name: "lmove",
+        syntax: "source destination <LEFT|RIGHT> <LEFT|RIGHT>",
         arity: Arity::Exactly(5),
         keys: TWO_KEYS,
         run: Run::Write(lmove),
@@ -29,6 +30,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "rpoplpush",
+        syntax: "source destination",
         arity: Arity::Exactly(3),
         keys: TWO_KEYS,
         run: Run::Write(rpoplpush),
@@ -39,6 +41,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "lmpop",
+        syntax: "numkeys key... <LEFT|RIGHT> [COUNT count]",
         arity: Arity::AtLeast(4),
         keys: Keys::Counted { count_at: 1 },
         run: Run::Write(lmpop),

@@ -25,6 +25,7 @@ const GROW: Flags = WRITE.union(Flags::DENYOOM);
 pub const ROWS: &[Command] = &[
     Command {
         name: "row.get",
+        syntax: "key [VERSION have] [FIELDS <numfields field...>]",
         arity: Arity::AtLeast(2),
         run: Run::Read(get),
         flags: READ,
@@ -33,6 +34,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.mget",
+        syntax: "numkeys key... [FIELDS <numfields field...>]",
         arity: Arity::AtLeast(3),
         keys: Keys::Counted { count_at: 1 },
         run: Run::Read(mget),
@@ -43,6 +45,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.set",
+        syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(4),
         run: Run::Write(set),
         flags: GROW,
@@ -51,6 +54,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.setnx",
+        syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(4),
         run: Run::Write(setnx),
         flags: GROW,
@@ -59,6 +63,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.cas",
+        syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] WHEN <numfields <field value>...> FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(6),
         run: Run::Write(cas),
         flags: GROW,
@@ -67,6 +72,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.casnx",
+        syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] WHEN <numfields <field value>...> FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(6),
         run: Run::Write(casnx),
         flags: GROW,
@@ -75,6 +81,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.incrby",
+        syntax: "key field amount [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(4),
         run: Run::Write(incrby),
         flags: GROW,
@@ -84,6 +91,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.decrby",
+        syntax: "key field amount [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(4),
         run: Run::Write(decrby),
         flags: GROW,
@@ -93,6 +101,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.del",
+        syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(2),
         run: Run::Write(del),
         flags: WRITE,
@@ -102,6 +111,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "row.kick",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Write(kick),
         flags: WRITE.union(Flags::NO_MULTI),

@@ -25,6 +25,7 @@ const ALL_ELEMENTS: &str = "O(N) where N is the number of members in all sets.";
 pub const ROWS: &[Command] = &[
     Command {
         name: "sadd",
+        syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Write(members::sadd),
         flags: GROW.union(Flags::FAST),
@@ -34,6 +35,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "srem",
+        syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Write(members::srem),
         flags: WRITE,
@@ -43,6 +45,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sismember",
+        syntax: "key member",
         arity: Arity::Exactly(3),
         run: Run::Read(members::sismember),
         flags: READ_FAST,
@@ -51,6 +54,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "smismember",
+        syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Read(members::smismember),
         flags: READ_FAST,
@@ -61,6 +65,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "smembers",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(members::smembers),
         flags: READ,
@@ -70,6 +75,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "scard",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(members::scard),
         flags: READ_FAST,
@@ -78,6 +84,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "smove",
+        syntax: "source destination member",
         arity: Arity::Exactly(4),
         keys: Keys::Range {
             first: 1,
@@ -91,6 +98,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "spop",
+        syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(random::spop),
         flags: WRITE.union(Flags::BY_EFFECT),
@@ -100,6 +108,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "srandmember",
+        syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Read(random::srandmember),
         flags: READ,
@@ -109,6 +118,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sinter",
+        syntax: "key...",
         arity: Arity::AtLeast(2),
         keys: Keys::from(1),
         run: Run::Read(algebra::sinter),
@@ -119,6 +129,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sinterstore",
+        syntax: "destination key...",
         arity: Arity::AtLeast(3),
         keys: Keys::from(1),
         run: Run::Write(algebra::sinterstore),
@@ -129,6 +140,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sintercard",
+        syntax: "numkeys key... [LIMIT limit]",
         arity: Arity::AtLeast(3),
         keys: Keys::Counted { count_at: 1 },
         run: Run::Read(algebra::sintercard),
@@ -140,6 +152,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sunion",
+        syntax: "key...",
         arity: Arity::AtLeast(2),
         keys: Keys::from(1),
         run: Run::Read(algebra::sunion),
@@ -150,6 +163,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sunionstore",
+        syntax: "destination key...",
         arity: Arity::AtLeast(3),
         keys: Keys::from(1),
         run: Run::Write(algebra::sunionstore),
@@ -160,6 +174,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sdiff",
+        syntax: "key...",
         arity: Arity::AtLeast(2),
         keys: Keys::from(1),
         run: Run::Read(algebra::sdiff),
@@ -170,6 +185,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "sdiffstore",
+        syntax: "destination key...",
         arity: Arity::AtLeast(3),
         keys: Keys::from(1),
         run: Run::Write(algebra::sdiffstore),

@@ -12,6 +12,7 @@ const FLAGS: Flags = Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST);
 pub const ROWS: &[Command] = &[
     Command {
         name: "incr",
+        syntax: "key",
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Write(incr),
@@ -22,6 +23,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "decr",
+        syntax: "key",
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Write(decr),
@@ -32,6 +34,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "incrby",
+        syntax: "key increment",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(incrby),
@@ -42,6 +45,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "decrby",
+        syntax: "key decrement",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(decrby),
@@ -52,6 +56,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "incrbyfloat",
+        syntax: "key increment:double",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(incrbyfloat),

@@ -14,6 +14,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 
 pub const ROWS: &[Command] = &[Command {
     name: "lcs",
+    syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
     arity: Arity::AtLeast(3),
     keys: Keys::Range {
         first: 1,

@@ -10,6 +10,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 pub const ROWS: &[Command] = &[
     Command {
         name: "append",
+        syntax: "key value",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(append),
@@ -22,6 +23,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "strlen",
+        syntax: "key",
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Read(strlen),
@@ -33,6 +35,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "getrange",
+        syntax: "key start end",
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Read(getrange),
@@ -45,6 +48,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "substr",
+        syntax: "key start end",
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Read(getrange),
@@ -56,6 +60,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "setrange",
+        syntax: "key offset value",
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(setrange),

@@ -11,6 +11,7 @@ use crate::{Arity, Command, Flags, Group, Keys, Run};
 pub const ROWS: &[Command] = &[
     Command {
         name: "get",
+        syntax: "key",
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Read(get),
@@ -21,6 +22,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "set",
+        syntax: "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         arity: Arity::AtLeast(3),
         keys: Keys::one(1),
         run: Run::Write(set),
@@ -31,6 +33,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "getset",
+        syntax: "key value",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(getset),
@@ -41,6 +44,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "getdel",
+        syntax: "key",
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Write(getdel),
@@ -52,6 +56,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "getex",
+        syntax: "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
         arity: Arity::AtLeast(2),
         keys: Keys::one(1),
         run: Run::Write(getex),
@@ -63,6 +68,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "setnx",
+        syntax: "key value",
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(setnx),
@@ -73,6 +79,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "setex",
+        syntax: "key seconds value",
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(setex),
@@ -84,6 +91,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "psetex",
+        syntax: "key milliseconds value",
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(psetex),
@@ -95,6 +103,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "mget",
+        syntax: "key...",
         arity: Arity::AtLeast(2),
         keys: Keys::from(1),
         run: Run::Read(mget),
@@ -106,6 +115,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "mset",
+        syntax: "<key value>...",
         arity: Arity::AtLeast(3),
         keys: PAIRS,
         run: Run::Write(mset),
@@ -118,6 +128,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "msetnx",
+        syntax: "<key value>...",
         arity: Arity::AtLeast(3),
         keys: PAIRS,
         run: Run::Write(msetnx),

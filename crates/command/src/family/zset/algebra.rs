@@ -35,6 +35,7 @@ const STORED: Command = Command {
 pub const ROWS: &[Command] = &[
     Command {
         name: "zunion",
+        syntax: "numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]",
         run: Run::Read(|view, args, reply| show(view, args, reply, Operation::Union)),
         complexity: UNION,
         summary: "Returns the union of sorted sets.",
@@ -42,6 +43,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zinter",
+        syntax: "numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]",
         run: Run::Read(|view, args, reply| show(view, args, reply, Operation::Intersection)),
         complexity: INTERSECTION,
         summary: "Returns the intersection of sorted sets.",
@@ -49,6 +51,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zdiff",
+        syntax: "numkeys key... [WITHSCORES]",
         run: Run::Read(|view, args, reply| show(view, args, reply, Operation::Difference)),
         complexity: DIFFERENCE,
         summary: "Returns the first sorted set without the members of the others.",
@@ -56,6 +59,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zintercard",
+        syntax: "numkeys key... [LIMIT limit]",
         run: Run::Read(zintercard),
         since: "7.0.0",
         complexity: INTERSECTION,
@@ -64,6 +68,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zunionstore",
+        syntax: "destination numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>]",
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Union)),
         complexity: UNION,
         summary: "Stores the union of sorted sets.",
@@ -71,6 +76,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zinterstore",
+        syntax: "destination numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>]",
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Intersection)),
         complexity: INTERSECTION,
         summary: "Stores the intersection of sorted sets.",
@@ -78,6 +84,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zdiffstore",
+        syntax: "destination numkeys key...",
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Difference)),
         since: "6.2.0",
         complexity: DIFFERENCE,

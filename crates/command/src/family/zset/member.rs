@@ -12,6 +12,7 @@ const LOG: &str = "O(log(N)) where N is the size of the sorted set.";
 pub const ROWS: &[Command] = &[
     Command {
         name: "zadd",
+        syntax: "key [NX|XX] [GT|LT] [CH] [INCR] <score member>...",
         arity: Arity::AtLeast(4),
         run: Run::Write(zadd),
         flags: GROW.union(Flags::FAST),
@@ -21,6 +22,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zincrby",
+        syntax: "key increment member",
         arity: Arity::Exactly(4),
         run: Run::Write(zincrby),
         flags: GROW.union(Flags::FAST),
@@ -30,6 +32,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrem",
+        syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Write(zrem),
         flags: WRITE_FAST,
@@ -39,6 +42,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zcard",
+        syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Read(zcard),
         flags: READ_FAST,
@@ -47,6 +51,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zscore",
+        syntax: "key member",
         arity: Arity::Exactly(3),
         run: Run::Read(zscore),
         flags: READ_FAST,
@@ -55,6 +60,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zmscore",
+        syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Read(zmscore),
         flags: READ_FAST,
@@ -65,6 +71,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrank",
+        syntax: "key member",
         arity: Arity::Exactly(3),
         run: Run::Read(|view, args, reply| rank(view, args, reply, |rank, _| rank)),
         flags: READ_FAST,
@@ -75,6 +82,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrevrank",
+        syntax: "key member",
         arity: Arity::Exactly(3),
         run: Run::Read(|view, args, reply| rank(view, args, reply, |rank, len| len - 1 - rank)),
         flags: READ_FAST,

@@ -24,6 +24,7 @@ const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
 pub const ROWS: &[Command] = &[
     Command {
         name: "zpopmin",
+        syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Min)),
         flags: WRITE_FAST,
@@ -34,6 +35,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zpopmax",
+        syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Max)),
         flags: WRITE_FAST,
@@ -44,6 +46,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zmpop",
+        syntax: "numkeys key... <MIN|MAX> [COUNT count]",
         arity: Arity::AtLeast(4),
         keys: Keys::Counted { count_at: 1 },
         run: Run::Write(zmpop),
@@ -55,6 +58,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "bzpopmin",
+        syntax: "key... timeout",
         arity: Arity::AtLeast(3),
         keys: KEYS_THEN_TIMEOUT,
         run: Run::Block(Block {
@@ -71,6 +75,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "bzpopmax",
+        syntax: "key... timeout",
         arity: Arity::AtLeast(3),
         keys: KEYS_THEN_TIMEOUT,
         run: Run::Block(Block {
@@ -87,6 +92,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "bzmpop",
+        syntax: "timeout numkeys key... <MIN|MAX> [COUNT count]",
         arity: Arity::AtLeast(5),
         keys: Keys::Counted { count_at: 2 },
         run: Run::Block(Block {
@@ -103,6 +109,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrandmember",
+        syntax: "key [count [WITHSCORES]]",
         arity: Arity::AtLeast(2),
         run: Run::Read(zrandmember),
         flags: READ,

@@ -22,6 +22,7 @@ const COUNTED: &str = "O(log(N)) where N is the size of the sorted set.";
 pub const ROWS: &[Command] = &[
     Command {
         name: "zrange",
+        syntax: "key start:string stop:string [BYSCORE|BYLEX] [REV] [LIMIT <offset count>] [WITHSCORES]",
         arity: Arity::AtLeast(4),
         run: Run::Read(|view, args, reply| show(view, args, reply, Form::ANY)),
         flags: READ,
@@ -31,6 +32,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrevrange",
+        syntax: "key start stop [WITHSCORES]",
         arity: Arity::AtLeast(4),
         run: Run::Read(|view, args, reply| show(view, args, reply, Form::fixed(By::Rank, true))),
         flags: READ,
@@ -40,6 +42,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrangebyscore",
+        syntax: "key min:double max:double [WITHSCORES] [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
         run: Run::Read(|view, args, reply| show(view, args, reply, Form::fixed(By::Score, false))),
         flags: READ,
@@ -50,6 +53,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrevrangebyscore",
+        syntax: "key max:double min:double [WITHSCORES] [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
         run: Run::Read(|view, args, reply| show(view, args, reply, Form::fixed(By::Score, true))),
         flags: READ,
@@ -60,6 +64,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrangebylex",
+        syntax: "key min max [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
         run: Run::Read(|view, args, reply| show(view, args, reply, Form::fixed(By::Lex, false))),
         flags: READ,
@@ -70,6 +75,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrevrangebylex",
+        syntax: "key max min [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
         run: Run::Read(|view, args, reply| show(view, args, reply, Form::fixed(By::Lex, true))),
         flags: READ,
@@ -80,6 +86,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zrangestore",
+        syntax: "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT <offset count>]",
         arity: Arity::AtLeast(5),
         keys: Keys::Range {
             first: 1,
@@ -95,6 +102,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zcount",
+        syntax: "key min:double max:double",
         arity: Arity::Exactly(4),
         run: Run::Read(|view, args, reply| count(view, args, reply, By::Score)),
         flags: READ_FAST,
@@ -105,6 +113,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zlexcount",
+        syntax: "key min max",
         arity: Arity::Exactly(4),
         run: Run::Read(|view, args, reply| count(view, args, reply, By::Lex)),
         flags: READ_FAST,
@@ -115,6 +124,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zremrangebyrank",
+        syntax: "key start stop",
         arity: Arity::Exactly(4),
         run: Run::Write(|txn, args, reply| remove(txn, args, reply, By::Rank)),
         flags: WRITE,
@@ -125,6 +135,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zremrangebyscore",
+        syntax: "key min:double max:double",
         arity: Arity::Exactly(4),
         run: Run::Write(|txn, args, reply| remove(txn, args, reply, By::Score)),
         flags: WRITE,
@@ -134,6 +145,7 @@ pub const ROWS: &[Command] = &[
     },
     Command {
         name: "zremrangebylex",
+        syntax: "key min max",
         arity: Arity::Exactly(4),
         run: Run::Write(|txn, args, reply| remove(txn, args, reply, By::Lex)),
         flags: WRITE,

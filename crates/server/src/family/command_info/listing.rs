@@ -1,9 +1,10 @@
 //! One command as COMMAND INFO and COMMAND DOCS give it.
 
-use command::{Command, Flags, Group, Keys};
+use command::syntax::{self, Argument, Kind};
+use command::{Command, Flags, Group, Keys, Run};
 use resp::Reply;
 
-use super::specs;
+use super::{specs, tips};
 
 const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::WRITE, "write"),
@@ -37,7 +38,7 @@ pub fn info(row: &Command, reply: &mut Reply) {
         .collect();
     let counted = matches!(
         row.keys,
-        Keys::Counted { .. } | Keys::DestinationAndCounted { .. } | Keys::Sort
+        Keys::Counted { .. } | Keys::DestinationAndCounted { .. } | Keys::Sort { .. }
     );
     if counted && !row.flags.contains(Flags::MOVABLEKEYS) {
         flags.push("movablekeys");
@@ -46,7 +47,7 @@ pub fn info(row: &Command, reply: &mut Reply) {
     flags.iter().for_each(|flag| reply.simple(flag));
     let (first, last, step) = match row.keys {
         Keys::Range { first, last, step } => (first as i64, last as i64, step as i64),
-        Keys::DestinationAndCounted { .. } | Keys::Sort => (1, 1, 1),
+        Keys::DestinationAndCounted { .. } | Keys::Sort { .. } => (1, 1, 1),
         _ => (0, 0, 0),
     };
     reply.int(first);
@@ -55,8 +56,9 @@ pub fn info(row: &Command, reply: &mut Reply) {
     let categories = categories(row);
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.simple(name));
-    // Tips.
-    reply.set(0);
+    let tips = tips::of(row);
+    reply.set(tips.len());
+    tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     specs::write(row, reply);
     reply.array(row.subcommands.len());
     row.subcommands.iter().for_each(|sub| info(sub, reply));
@@ -65,43 +67,64 @@ pub fn info(row: &Command, reply: &mut Reply) {
 /// The ACL categories of a command.
 pub fn categories(row: &Command) -> Vec<&'static str> {
     let has = |flag: Flags| row.flags.contains(flag);
-    let mut list = Vec::new();
-    let group = match row.group {
-        Group::Generic => "@keyspace",
-        Group::String => "@string",
-        Group::Bitmap => "@bitmap",
-        Group::Hash => "@hash",
-        Group::List => "@list",
-        Group::Set => "@set",
-        Group::SortedSet => "@sortedset",
-        Group::Row => "@row",
-        Group::Transactions => "@transaction",
-        Group::Connection => "@connection",
-        Group::Server => "",
-    };
-    for (name, set) in [
-        ("@keyspace", group == "@keyspace"),
-        ("@write", has(Flags::WRITE)),
-        ("@read", has(Flags::READONLY)),
-        (group, !group.is_empty() && group != "@keyspace"),
-        ("@pubsub", has(Flags::PUBSUB)),
-        ("@admin", has(Flags::ADMIN)),
-        ("@fast", has(Flags::FAST)),
-        ("@slow", !has(Flags::FAST)),
-        ("@blocking", has(Flags::BLOCKING)),
-        ("@dangerous", has(Flags::ADMIN) || has(Flags::DANGEROUS)),
-    ] {
+    let kinds = kinds(row);
+    let is_admin = has(Flags::ADMIN) || matches!(row.name, "lastsave" | "role");
+    let is_key = kinds.contains(&"@keyspace");
+    let mut list: Vec<&str> = Vec::new();
+    let mut add = |name, set: bool| {
         if set {
             list.push(name);
         }
-    }
+    };
+    add("@keyspace", is_key);
+    add("@write", has(Flags::WRITE));
+    add("@read", has(Flags::READONLY));
+    kinds
+        .iter()
+        .for_each(|&name| add(name, name != "@keyspace"));
+    add("@pubsub", has(Flags::PUBSUB));
+    add("@admin", is_admin);
+    add("@fast", has(Flags::FAST));
+    add("@slow", !has(Flags::FAST));
+    add("@blocking", has(Flags::BLOCKING));
+    add("@dangerous", is_admin || has(Flags::DANGEROUS));
     list
+}
+
+/// The categories that say what a command is about: mostly its group.
+fn kinds(row: &Command) -> &'static [&'static str] {
+    match row.name {
+        "sort" | "sort_ro" => return &["@set", "@sortedset", "@list"],
+        "dbsize" | "flushall" | "flushdb" | "swapdb" => return &["@keyspace"],
+        "asking" | "readonly" | "readwrite" | "wait" | "waitaof" => return &["@connection"],
+        name if name.split('|').next() == Some("command") => return &["@connection"],
+        _ => {}
+    }
+    if matches!(row.run, Run::Container) {
+        return &[];
+    }
+    match row.group {
+        Group::Generic => &["@keyspace"],
+        Group::String => &["@string"],
+        Group::Bitmap => &["@bitmap"],
+        Group::Hash => &["@hash"],
+        Group::List => &["@list"],
+        Group::Set => &["@set"],
+        Group::SortedSet => &["@sortedset"],
+        Group::Row => &["@row"],
+        Group::Transactions => &["@transaction"],
+        Group::Connection => &["@connection"],
+        Group::Scripting => &["@scripting"],
+        Group::Cluster | Group::Server => &[],
+    }
 }
 
 /// The value of a COMMAND DOCS entry.
 pub fn docs(row: &Command, reply: &mut Reply) {
     let has_subcommands = !row.subcommands.is_empty();
-    reply.map(4 + usize::from(has_subcommands));
+    // A test parses the syntax of every row.
+    let arguments = syntax::parse(row.syntax).unwrap_or_default();
+    reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(has_subcommands));
     for (name, text) in [
         ("summary", row.summary),
         ("since", row.since),
@@ -111,6 +134,13 @@ pub fn docs(row: &Command, reply: &mut Reply) {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        reply.array(arguments.len());
+        let mut keys = 0;
+        let all = arguments.iter();
+        all.for_each(|it| argument(row, it, &mut keys, reply));
+    }
     if has_subcommands {
         reply.bulk(b"subcommands");
         reply.map(row.subcommands.len());
@@ -118,5 +148,54 @@ pub fn docs(row: &Command, reply: &mut Reply) {
             reply.bulk(sub.name.as_bytes());
             docs(sub, reply);
         }
+    }
+}
+
+/// One argument. `keys`: how many keys came before it.
+fn argument(row: &Command, argument: &Argument, keys: &mut usize, reply: &mut Reply) {
+    let flags: Vec<&str> = [
+        (argument.optional, "optional"),
+        (argument.multiple, "multiple"),
+        (argument.multiple_token, "multiple_token"),
+    ]
+    .iter()
+    .filter_map(|(set, name)| set.then_some(*name))
+    .collect();
+    let is_group = matches!(argument.kind, Kind::OneOf | Kind::Block);
+    let spec = specs::index_of(row, argument, keys);
+    let has_text = !is_group && argument.kind != Kind::PureToken;
+    let count = 2
+        + usize::from(has_text)
+        + usize::from(spec.is_some())
+        + usize::from(argument.token.is_some())
+        + usize::from(!flags.is_empty())
+        + usize::from(is_group);
+    reply.map(count);
+    let mut text = |name: &str, text: &str| {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    };
+    text("name", &argument.name);
+    text("type", argument.kind.name());
+    if has_text {
+        text("display_text", &argument.name);
+    }
+    if let Some(token) = &argument.token {
+        text("token", token);
+    }
+    if let Some(spec) = spec {
+        reply.bulk(b"key_spec_index");
+        reply.int(spec as i64);
+    }
+    if !flags.is_empty() {
+        reply.bulk(b"flags");
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    if is_group {
+        reply.bulk(b"arguments");
+        reply.array(argument.arguments.len());
+        let inner = argument.arguments.iter();
+        inner.for_each(|it| self::argument(row, it, keys, reply));
     }
 }

@@ -1,5 +1,6 @@
 //! Where the keys of a command are and what it does to them, as COMMAND INFO describes it.
 
+use command::syntax::{Argument, Kind};
 use command::{Command, Keys};
 use resp::{Args, Reply};
 
@@ -75,6 +76,34 @@ fn of_row(row: &Command, number: usize) -> &'static [&'static str] {
     }
 }
 
+/// How many key specifications a row has.
+pub fn count(row: &Command) -> usize {
+    match row.keys {
+        Keys::None | Keys::Everything | Keys::Cursor => 0,
+        Keys::Range { last, .. } => {
+            let apart = last == 2 && of_row(row, 0) != of_row(row, 1);
+            1 + usize::from(apart || STORE.contains(&row.name) && last < 0)
+        }
+        Keys::Counted { .. } => 1,
+        Keys::DestinationAndCounted { .. } => 2,
+        Keys::Sort { stores } => 2 + usize::from(stores),
+    }
+}
+
+/// The key specification that a key argument, or a pattern for keys, is about; `seen`: keys before it.
+pub fn index_of(row: &Command, argument: &Argument, seen: &mut usize) -> Option<usize> {
+    let most = count(row).checked_sub(1)?;
+    match (row.keys, argument.kind, &*argument.name) {
+        (Keys::Sort { .. }, Kind::Pattern, _) => Some(1),
+        (Keys::Sort { .. }, Kind::Key, "destination") => Some(2),
+        (_, Kind::Key, _) => {
+            *seen += 1;
+            Some(most.min(*seen - 1))
+        }
+        _ => None,
+    }
+}
+
 /// The key specifications of a row.
 pub fn write(row: &Command, reply: &mut Reply) {
     match row.keys {
@@ -112,9 +141,21 @@ pub fn write(row: &Command, reply: &mut Reply) {
             spec(row, 0, 1, reply, |reply| range(reply, 0, 1));
             spec(row, 1, count_at, reply, counted);
         }
-        Keys::Sort => {
-            reply.set(1);
+        Keys::Sort { stores } => {
+            reply.set(count(row));
             spec(row, 0, 1, reply, |reply| range(reply, 0, 1));
+            unknown(
+                "Keys that BY and GET patterns name are found while sorting.",
+                READ,
+                reply,
+            );
+            if stores {
+                unknown(
+                    "The key behind STORE, which may stand anywhere among the options.",
+                    OVERWRITE,
+                    reply,
+                );
+            }
         }
     }
 }
@@ -138,6 +179,22 @@ fn spec(row: &Command, number: usize, begin: usize, reply: &mut Reply, find: imp
     reply.map(2);
     reply.bulk(b"type");
     find(reply);
+}
+
+/// Keys that nothing tells where they are.
+fn unknown(why: &str, flags: &[&str], reply: &mut Reply) {
+    reply.map(4);
+    reply.bulk(b"notes");
+    reply.bulk(why.as_bytes());
+    reply.bulk(b"flags");
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.simple(flag));
+    for part in ["begin_search", "find_keys"] {
+        reply.bulk(part.as_bytes());
+        reply.map(2);
+        reply.bulk(b"type");
+        fields(reply, b"unknown", &[]);
+    }
 }
 
 fn range(reply: &mut Reply, last: i64, step: usize) {

@@ -43,79 +43,97 @@ const TABLES: Command = Command {
     ..SERVER
 };
 
-const fn row(name: &'static str, arity: Arity, flags: Flags, summary: &'static str) -> Command {
-    sub(TABLES, name, arity, flags, SINCE, summary)
+const fn row(
+    name: &'static str,
+    syntax: &'static str,
+    arity: Arity,
+    flags: Flags,
+    summary: &'static str,
+) -> Command {
+    sub(TABLES, name, syntax, arity, flags, SINCE, summary)
 }
 
 const SUBCOMMANDS: &[Command] = &[
     row(
         "row.table|create",
+        "table FIELDS fields [BACKEND backend] [SQLNAME sqlname] [ADOPT]",
         Arity::AtLeast(5),
         CHANGES,
         "Declares a table over an SQL table, which is made unless one that fits is there.",
     ),
     row(
         "row.table|list",
+        "",
         Arity::Exactly(2),
         SHOWS,
         "Lists the tables.",
     ),
     row(
         "row.table|show",
+        "table",
         Arity::Exactly(3),
         SHOWS,
         "Describes a table.",
     ),
     row(
         "row.table|addfield",
+        "table field",
         Arity::Exactly(4),
         CHANGES,
         "Adds a field to a table, and its column in SQL.",
     ),
     row(
         "row.table|dropfield",
+        "table field [KEEPSQL]",
         Arity::AtLeast(4),
         CHANGES,
         "Drops a field of a table, and its column in SQL unless KEEPSQL is given.",
     ),
     row(
         "row.table|drop",
+        "table [KEEPSQL]",
         Arity::AtLeast(3),
         CHANGES,
         "Drops a table with its rows, in SQL too unless KEEPSQL is given.",
     ),
     row(
         "row.table|open",
+        "table",
         Arity::Exactly(3),
         CHANGES,
         "Lets a table take changes again, after a DROP or DROPFIELD with KEEPSQL that was cut off.",
     ),
     row(
         "row.table|backends",
+        "",
         Arity::Exactly(2),
         SHOWS,
         "Lists the SQL databases of this node, whether they answer, and what was asked of them.",
     ),
     row(
         "row.table|status",
+        "",
         Arity::Exactly(2),
         SHOWS,
         "Tells about the rows of the regions led here: cached, to be written back, since when.",
     ),
     row(
         "row.table|drain",
+        "[TABLE table] [TIMEOUT milliseconds]",
         Arity::AtLeast(2),
         SHOWS.union(Flags::BLOCKING),
         "Waits until SQL has everything that was written until now, of the regions led here.",
     ),
     row(
         "row.table|dead",
+        "<LIST [COUNT count]|RETRY key:string [OVER version]|DROP key:string>",
         Arity::AtLeast(3),
         CHANGES,
         "Lists the rows that SQL did not take, writes them again, or gives them up.",
     ),
     row(
         "row.table|help",
+        "",
         Arity::Exactly(2),
         ANYTIME,
         "Tells about the subcommands.",
@@ -149,6 +167,7 @@ pub const ROWS: &[SessionCommand] = &[
     SessionCommand {
         row: Command {
             name: "row.info",
+            syntax: "[table]",
             arity: Arity::AtLeast(1),
             flags: SHOWS,
             since: SINCE,

@@ -145,7 +145,7 @@ fn all_other_commands_refuse() {
         match command.keys {
             Keys::Range { first, .. } => words[first] = "users:a",
             Keys::Counted { count_at } => words[count_at + 1] = "users:a",
-            Keys::DestinationAndCounted { .. } | Keys::Sort => words[1] = "users:a",
+            Keys::DestinationAndCounted { .. } | Keys::Sort { .. } => words[1] = "users:a",
             Keys::None | Keys::Everything | Keys::Cursor => continue,
         }
         if !command.arity.allows(words.len()) {
