@@ -33,7 +33,7 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             Err("--engine memory: a cluster node keeps what it acknowledges; leave the engine at rocksdb".into())
         }
         Engine::Memory => {
-            schedule(&settings, false);
+            schedule(&settings);
             Ok(Node {
                 server: server::start(settings).map_err(|error| error.to_string())?,
                 _data: None,
@@ -46,7 +46,7 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             let stores = open(&settings, &data)?;
             let is_cluster = settings.cluster.is_asked_for()
                 || server::cluster::is_cluster_data(&*stores.rows)?;
-            schedule(&settings, !is_cluster && settings.num_shards == 1);
+            schedule(&settings);
             let started = match is_cluster {
                 true => server::cluster::start_cluster(settings, stores),
                 false => server::start_durable(settings, stores),
@@ -59,10 +59,9 @@ pub fn start(settings: Settings) -> Result<Node, String> {
     }
 }
 
-/// How the threads that serve are scheduled. On a durable node alone with one core, whoever is woken is whom the clients
-/// wait for (decision 24).
-fn schedule(settings: &Settings, is_one_alone: bool) {
-    if settings.sched_batch.unwrap_or(!is_one_alone) {
+/// How the threads that serve are scheduled; those started from now on inherit it.
+fn schedule(settings: &Settings) {
+    if settings.sched_batch {
         server::schedule_as_batch();
     }
 }

@@ -43,7 +43,7 @@ pub struct Settings {
     pub import: Option<PathBuf>,
     pub num_shards: usize,
     /// `None`: as it is best for this kind of node.
-    pub sched_batch: Option<bool>,
+    pub sched_batch: bool,
     pub redis_port: u16,
     /// 0: none.
     pub http_port: u16,
@@ -161,7 +161,7 @@ impl Default for Settings {
             tables: TableSettings::default(),
             import: None,
             num_shards: 0,
-            sched_batch: None,
+            sched_batch: false,
             redis_port: 0,
             http_port: 0,
             bind: Vec::new(),
@@ -260,13 +260,9 @@ impl Settings {
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
-        self.sched_batch = match self.text("sched-batch").as_str() {
-            "yes" => Some(true),
-            "no" => Some(false),
-            _ => None,
-        };
+        self.sched_batch = self.flag("sched-batch");
         self.num_shards = match self.int("num-shards") {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            0 => cores_for(std::thread::available_parallelism().map_or(1, |n| n.get())),
             n => n as usize,
         };
         self.redis_port = self.int("port") as u16;
@@ -402,6 +398,12 @@ impl Settings {
 fn unexpected<T: Default>(name: &str, value: &Value) -> T {
     debug_assert!(false, "setting {name} is {value:?}");
     T::default()
+}
+
+/// How many cores a node starts on so many CPUs. One CPU in eight, at least one where there are two, is left to the log writer, to
+/// the threads that write rows, and to clients on the same machine (decision 31).
+fn cores_for(cpus: usize) -> usize {
+    cpus.saturating_sub(cpus.div_ceil(8)).max(1)
 }
 
 /// Memory of the machine; one gigabyte if it does not tell.

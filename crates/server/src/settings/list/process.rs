@@ -17,13 +17,13 @@ pub(super) const ROWS: &[Setting] = &[
         "num-shards",
         int(0, 1024),
         "0",
-        "Number of cores: threads, each with its own connections and part of the data. 0: one per CPU.",
+        "Number of cores: threads, each with its own connections and part of the data. 0: by the number of CPUs; one in eight, at least one, is left to the log writer and to other programs.",
     )),
     at_start(row(
         "sched-batch",
-        Kind::Choice(&["auto", "yes", "no"]),
-        "auto",
-        "Threads that are woken do not preempt others (SCHED_BATCH): less CPU per command on busy machines. Turn it off if other programs keep the CPUs busy and latency counts more. auto: yes, except on a durable node alone with one core.",
+        Kind::Bool,
+        "no",
+        "Threads that are woken do not preempt others (SCHED_BATCH): larger groups and less CPU per command where nothing but neokv keeps the CPUs busy, as with several nodes on one machine; beside any other busy program it starves.",
     )),
     flagged(
         "redis-port",
