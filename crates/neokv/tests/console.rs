@@ -77,7 +77,6 @@ fn prints_what_redis_cli_prints() {
         "debug protocol array",
         "debug protocol set",
         "debug protocol map",
-        "debug protocol bignum",
         "debug protocol true",
         "debug protocol false",
         "debug protocol verbatim",

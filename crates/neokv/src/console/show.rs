@@ -92,7 +92,7 @@ fn elements(list: &[Answer], sign: char, indent: &str, text: &mut Vec<u8>) {
 fn elements_of(answer: &Answer) -> usize {
     match answer {
         Answer::Array(list) | Answer::Set(list) | Answer::Push(list) => list.len(),
-        Answer::Map(pairs) => 2 * pairs.len(),
+        Answer::Map(pairs) => pairs.len(),
         _ => 0,
     }
 }
