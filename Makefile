@@ -156,8 +156,9 @@ uninstall:
 	@packaging/place --remove "$(PREFIX)" "$(DESTDIR)"
 
 # The slowest and fastest build, packed for others; see packaging/.
-dist: tools
+dist:
+	@scripts/install build
 	@scripts/install dist
 	@echo '== building neokv (profile dist)'
-	cargo build --profile dist --bin neokv
+	@scripts/build dist
 	@scripts/dist $(ARGS)

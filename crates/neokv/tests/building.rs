@@ -139,7 +139,11 @@ fn a_library_is_compiled_once() {
         stdout(&first)
     );
     assert!(workshop.home().join("include/rocksdb/c.h").exists());
-    assert_eq!(stdout(&workshop.run()), "", "the second run has nothing to do");
+    assert_eq!(
+        stdout(&workshop.run()),
+        "",
+        "the second run has nothing to do"
+    );
     let missing = workshop.script(&["--missing"]).output().unwrap();
     assert_eq!(stdout(&missing), "");
 }
@@ -177,8 +181,14 @@ fn a_library_of_another_version_is_left_alone_and_not_used() {
 #[test]
 fn files_that_do_not_fit_together_are_compiled_one_by_one() {
     let workshop = Workshop::new();
-    workshop.source("rocksdb/a.cc", "static int twice = 1; int a() { return twice; }");
-    workshop.source("rocksdb/b.cc", "static int twice = 2; int b() { return twice; }");
+    workshop.source(
+        "rocksdb/a.cc",
+        "static int twice = 1; int a() { return twice; }",
+    );
+    workshop.source(
+        "rocksdb/b.cc",
+        "static int twice = 2; int b() { return twice; }",
+    );
     assert_built(&workshop, &workshop.run());
 }
 
@@ -207,22 +217,14 @@ fn what_was_compiled_before_a_failure_is_not_compiled_again() {
     );
     let compiler = workshop.compiler(&body);
     fs::write(&full, "").unwrap();
-    let failed = workshop
-        .script(&[])
-        .env("CXX", &compiler)
-        .output()
-        .unwrap();
+    let failed = workshop.script(&[]).env("CXX", &compiler).output().unwrap();
     assert!(!failed.status.success());
     let said = stderr(&failed);
     assert!(said.contains("No space left on device"), "{said}");
     assert!(said.contains("MB free"), "{said}");
     let before = workshop.calls();
     fs::remove_file(&full).unwrap();
-    let next = workshop
-        .script(&[])
-        .env("CXX", &compiler)
-        .output()
-        .unwrap();
+    let next = workshop.script(&[]).env("CXX", &compiler).output().unwrap();
     assert_built(&workshop, &next);
     assert!(
         stdout(&next).contains("1 compiled before"),

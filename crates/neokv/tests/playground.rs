@@ -1,6 +1,7 @@
 //! `neokv cluster` and `neokv ctl` as people use them: real processes, a stock cluster client.
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::cluster::{ClusterClient, ClusterConnection};
@@ -135,7 +136,10 @@ fn json(output: &Output) -> Value {
 /// the system takes the ports of outgoing connections from.
 fn free_ports(count: u16) -> u16 {
     let free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let mut seed = std::process::id().wrapping_mul(2_654_435_761);
+    // Tests of one process must not choose the same.
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let mut seed = (std::process::id() ^ call << 24).wrapping_mul(2_654_435_761);
     loop {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let first = 11_000 + (seed >> 16) as u16 % 10_000;
