@@ -35,6 +35,8 @@ pub(crate) struct At<'a> {
     /// The key was made for this edit: without a change it goes again.
     pub fresh: bool,
     pub changes: usize,
+    /// What it counted before the edit (see `weight.rs`).
+    pub weight: i64,
 }
 
 impl<'a, T> Edit<'a, T> {
@@ -130,6 +132,8 @@ impl Drop for At<'_> {
             Some(n) => n == 0,
             None => self.fresh && self.changes == 0,
         };
+        let db = &mut self.space.dbs[self.db];
+        db.bytes += db.weight_at(self.position) - self.weight;
         if self.changes > 0 {
             self.space.mark(self.db, self.position);
             self.space.note_at(self.db, self.position, self.changes);

@@ -31,6 +31,7 @@ mod tests;
 mod tuning;
 mod txn;
 mod view;
+mod weight;
 
 pub use collection::{Hash, LexBound, List, ScoreBound, Set, Zset};
 pub use edit::Edit;
@@ -42,3 +43,4 @@ pub use tables::{Kicked, RowRef};
 pub use tuning::{EvictionPolicy, Tuning};
 pub use txn::{Expire, Txn};
 pub use view::{CURSOR_BITS, Owned, Value, ValueRef, View};
+pub use weight::Weighing;

@@ -21,8 +21,8 @@ use crate::{Effect, Garbage, Tuning, ValueRef};
 
 /// Values of more elements are freed away from the command path.
 const GARBAGE_ELEMENTS: usize = 64;
-/// Strings of more bytes are freed away from the command path.
-const GARBAGE_BYTES: usize = 64 * 1024;
+/// Strings of more bytes are freed away from the command path: one block, so freeing a smaller one takes no time.
+const GARBAGE_BYTES: usize = 1024 * 1024;
 
 /// Due keys remembered for [`Keyspace::expire_met`] at most; the rest waits for its turn.
 const MET_MOST: usize = 1024;
@@ -197,6 +197,10 @@ impl Keyspace {
         self.expired = former.expired;
         self.evicted = former.evicted;
         self.told_ms = former.told_ms;
+        for db in &mut self.dbs {
+            let former = former.dbs.iter().find(|it| it.index_id == db.index_id);
+            db.bytes = former.map_or(0, |former| former.bytes);
+        }
     }
 
     /// Whether something big waits to be freed away from the command path.
@@ -397,6 +401,7 @@ impl Keyspace {
     pub(crate) fn discard(&mut self, db: usize, position: Position, hash: u64) {
         self.mark_gone(db, position);
         if let Some(former) = self.dbs[db].remove(position, hash) {
+            self.dbs[db].count_out(former.borrow());
             self.retire(db, former);
         }
     }
@@ -407,6 +412,7 @@ impl Keyspace {
         self.mark_gone(db, position);
         if let Some(former) = self.dbs[db].remove(position, hash) {
             self.expired += 1;
+            self.dbs[db].count_out(former.borrow());
             self.retire(db, former);
         }
     }
@@ -418,7 +424,8 @@ impl Keyspace {
         if look.elements().is_some_and(|n| n > GARBAGE_ELEMENTS)
             || look.raw_capacity() > GARBAGE_BYTES
         {
-            self.garbage.push(Garbage(Box::new(entry)));
+            let bytes = look.weight();
+            self.garbage.push(Garbage::new(entry, bytes));
         }
     }
 
@@ -499,7 +506,7 @@ impl Keyspace {
         self.changes += self.dbs[db as usize].len() as u64;
         let (table, deadlines) = self.dbs[db as usize].take();
         self.renew_index_id(db as usize);
-        self.garbage.push(Garbage(Box::new(deadlines)));
+        self.garbage.push(Garbage::new(deadlines, 0));
         self.retire_table(origin, table);
     }
 

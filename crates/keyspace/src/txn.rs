@@ -227,6 +227,7 @@ impl<'a> Txn<'a> {
         space.preserve(db, position);
         space.mark_gone(db, position);
         let entry = space.dbs[db].remove(position, target.hash)?;
+        space.dbs[db].count_out(entry.borrow());
         space.changed(db, key, 1);
         Some(Owned {
             expire_at_ms: entry.borrow().deadline_ms(),
@@ -316,9 +317,11 @@ impl<'t> Target<'t> {
         self.space.preserve(self.db, position);
         self.space.mark(self.db, position);
         let db = &mut self.space.dbs[self.db];
+        let before = db.weight_at(position);
         if !db.entry_mut(position).is_some_and(set) {
             return false;
         }
+        db.bytes += db.weight_at(position) - before;
         if let Expire::At(at_ms) = expire {
             db.set_deadline(position, self.hash, Some(at_ms));
         }
@@ -352,11 +355,14 @@ impl<'t> Target<'t> {
         match self.found {
             Some(position) => {
                 space.mark(db, position);
+                let before = space.dbs[db].weight_at(position);
                 space.swap_entry(db, position, hash, entry);
+                space.dbs[db].bytes += space.dbs[db].weight_at(position) - before;
                 space.adopt(db, position, false);
             }
             None => {
                 let position = space.dbs[db].insert(hash, entry);
+                space.dbs[db].count_in(position);
                 space.adopt(db, position, true);
             }
         }
@@ -396,6 +402,7 @@ impl<'t> Target<'t> {
         if self.found.is_none() {
             let entry = make(self.space.birth(None, self.tuning, self.now_ms));
             let position = self.space.dbs[self.db].insert(self.hash, entry);
+            self.space.dbs[self.db].count_in(position);
             self.space.adopt(self.db, position, true);
             return Ok(self.at(position, true));
         }
@@ -407,6 +414,7 @@ impl<'t> Target<'t> {
 
     fn at(self, position: Position, fresh: bool) -> At<'t> {
         At {
+            weight: self.space.dbs[self.db].weight_at(position),
             space: self.space,
             db: self.db,
             position,

@@ -211,3 +211,37 @@ fn volatile_ttl_takes_the_earliest_deadline() {
     let late = node.stay("late", 2000);
     assert!(late >= 1980, "{late} of 2000 late keys stay");
 }
+
+/// What waits to be freed is no data: neither is a write refused for it, nor a key evicted.
+#[test]
+fn replaced_values_do_not_count() {
+    for policy in ["noeviction", "allkeys-lru"] {
+        for size in [100_000, 2_000_000] {
+            let mut node = Limited::new(policy);
+            config(&mut node.client, "maxmemory", &(50 << 20).to_string());
+            node.limit = 50 << 20;
+            node.write("small", 2000, None);
+            let value = "v".repeat(size);
+            for _ in 0..(300_000_000 / size / 25) {
+                let mut pipe = redis::pipe();
+                (0..25).for_each(|_| {
+                    pipe.set("big", &value).ignore();
+                });
+                let () = pipe.query(&mut node.client).unwrap();
+            }
+            let evicted = info(&mut node.client, "stats", "evicted_keys");
+            assert_eq!(evicted, 0, "{policy}, {size}");
+            assert_eq!(node.stay("small", 2000), 2000, "{policy}, {size}");
+        }
+    }
+}
+
+/// A flushed database is freed in the background; there is room for the next one meanwhile.
+#[test]
+fn a_flushed_database_does_not_count() {
+    let mut node = Limited::new("noeviction");
+    for _ in 0..10 {
+        assert_eq!(node.write("k", 4000, None), 4000);
+        let () = redis::cmd("FLUSHALL").query(&mut node.client).unwrap();
+    }
+}

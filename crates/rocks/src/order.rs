@@ -89,6 +89,11 @@ pub(crate) fn for_each_in_order<'a>(parts: &[&'a Changes], mut each: impl FnMut(
     });
 }
 
+/// Gives back the room of this thread.
+pub(crate) fn give_back_room() {
+    ROWS.with_borrow_mut(|rows| *rows = Vec::new());
+}
+
 fn is_in_order(changes: &Changes) -> bool {
     let rows = changes.iter().map(|change| change.row());
     rows.is_sorted_by(|a, b| a < b)

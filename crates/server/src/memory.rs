@@ -24,6 +24,14 @@ pub fn used_memory() -> usize {
     TOTAL.load(Ordering::Relaxed).max(0) as usize
 }
 
+/// [`used_memory`] without what waits to be freed: what `maxmemory` limits.
+pub fn live_memory() -> usize {
+    if crate::reaper::is_freeing_much() {
+        return 0; // nobody knows how much is left
+    }
+    used_memory().saturating_sub(crate::reaper::pending_bytes())
+}
+
 /// The most [`used_memory`] has been (as far as threads published it).
 pub fn peak_memory() -> usize {
     PEAK.load(Ordering::Relaxed).max(used_memory())

@@ -1,11 +1,34 @@
 //! One thread that frees what is too big to be freed between two commands.
+//!
+//! What waits for it is no data any more: `maxmemory` does not count it ([`pending_bytes`]). So that it
+//! does not grow without bounds when values are replaced faster than one thread frees them, what comes
+//! on top of [`MOST_BYTES`] is freed where it is.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use keyspace::Garbage;
 
+/// Bytes that may wait.
+const MOST_BYTES: usize = 64 << 20;
+
 static REAPER: OnceLock<Sender<Vec<Garbage>>> = OnceLock::new();
+static PENDING_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Values of unknown size that wait: flushed databases.
+static PENDING_UNKNOWN: AtomicUsize = AtomicUsize::new(0);
+
+/// About how many bytes of [`crate::memory::used_memory`] wait to be freed.
+#[inline]
+pub fn pending_bytes() -> usize {
+    PENDING_BYTES.load(Ordering::Relaxed)
+}
+
+/// Whether a whole database, or another value of unknown size, waits to be freed.
+#[inline]
+pub fn is_freeing_much() -> bool {
+    PENDING_UNKNOWN.load(Ordering::Relaxed) > 0
+}
 
 /// Hands over values to be dropped. If the thread cannot be started they are dropped here.
 pub fn send(garbage: Vec<Garbage>) {
@@ -19,8 +42,10 @@ pub fn send(garbage: Vec<Garbage>) {
             .spawn(move || {
                 for garbage in receiver {
                     for value in garbage {
+                        let bytes = value.bytes();
                         drop(value);
                         crate::memory::publish();
+                        count_out(bytes);
                     }
                 }
             });
@@ -29,5 +54,35 @@ pub fn send(garbage: Vec<Garbage>) {
         }
         sender
     });
-    let _ = reaper.send(garbage);
+    let mut handed = Vec::with_capacity(garbage.len());
+    for value in garbage {
+        let bytes = value.bytes();
+        if bytes > 0 && pending_bytes() + bytes > MOST_BYTES {
+            drop(value);
+            continue;
+        }
+        count_in(bytes);
+        handed.push(value);
+    }
+    if let Err(unsent) = reaper.send(handed) {
+        for value in unsent.0 {
+            let bytes = value.bytes();
+            drop(value);
+            count_out(bytes);
+        }
+    }
+}
+
+fn count_in(bytes: usize) {
+    match bytes {
+        0 => PENDING_UNKNOWN.fetch_add(1, Ordering::Relaxed),
+        _ => PENDING_BYTES.fetch_add(bytes, Ordering::Relaxed),
+    };
+}
+
+fn count_out(bytes: usize) {
+    match bytes {
+        0 => PENDING_UNKNOWN.fetch_sub(1, Ordering::Relaxed),
+        _ => PENDING_BYTES.fetch_sub(bytes, Ordering::Relaxed),
+    };
 }

@@ -11,7 +11,7 @@ use crate::Commands;
 use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
-use crate::durable::Durable;
+use crate::durable::{DataSet, Durable};
 use crate::latency::Latency;
 use crate::save_status::SaveStatus;
 use crate::settings::{Settings, SettingsCell};
@@ -71,6 +71,8 @@ pub struct Shared {
     pub paused_all_until_ms: AtomicU64,
     /// By core.
     pub evictions: Box<[Evictions]>,
+    /// How large the data are, of a durable node.
+    pub data_set: Arc<DataSet>,
     /// Seeds hash tables and random choices.
     pub seed: u64,
     pub shutdown: Shutdown,
@@ -121,6 +123,7 @@ impl Shared {
             paused_writes_until_ms: AtomicU64::new(0),
             paused_all_until_ms: AtomicU64::new(0),
             evictions: (0..cores).map(|_| Evictions::default()).collect(),
+            data_set: Arc::default(),
             seed: random_seed(),
             shutdown: Shutdown::default(),
             clock: quanta::Clock::new(),

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 
 use super::order::Bytes;
 use crate::memory::table::{Position, Table, Thin};
+use crate::weight;
 
 /// What stands before the key.
 pub(super) trait Head: Copy {
@@ -220,6 +221,11 @@ unsafe impl<H: Head> Thin for Cell<H> {
     #[inline]
     fn key<'a>(element: Self::Ref<'a>) -> &'a [u8] {
         element.key()
+    }
+
+    #[inline]
+    fn weight(element: Self::Ref<'_>) -> usize {
+        weight::ELEMENT + element.key_len() + element.head().tail()
     }
 }
 

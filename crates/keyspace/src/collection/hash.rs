@@ -10,7 +10,7 @@ use super::element::{self, Form};
 use super::shape::{Look, Shape};
 use crate::memory::table::{self, Table};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning};
+use crate::{Edit, Tuning, weight};
 
 pub struct Hash {
     shape: Shape<Table<Cell<u32>>>,
@@ -157,6 +157,15 @@ impl Hash {
                 Look::Indexed(table) => cell::table_memory(table),
                 Look::Rows(handle) => handle.memory_usage(),
             }
+    }
+
+    /// See [`crate::weight`].
+    pub(crate) fn weight(&self) -> usize {
+        match self.shape.look() {
+            Look::Packed(packed) => packed.run().len(),
+            Look::Indexed(table) => table.weight(),
+            Look::Rows(handle) => weight::on_rows(handle.len()),
+        }
     }
 
     /// Blocks of memory to free: how long dropping the hash takes.

@@ -13,8 +13,8 @@ use super::chunk::{self, Chunk};
 use super::chunks::{Chunks, Limit, remove_equal_in};
 use super::element::Form;
 use super::on_rows;
-use crate::Tuning;
 use crate::rows::{Handle, Walk};
+use crate::{Tuning, weight};
 
 #[derive(Clone)]
 pub struct List {
@@ -154,6 +154,21 @@ impl List {
 
     pub fn encoding(&self) -> &'static str {
         "quicklist"
+    }
+
+    /// See [`crate::weight`]. Of many chunks the first and the last speak for those between them.
+    pub(crate) fn weight(&self) -> usize {
+        match &self.shape {
+            Shape::Small(chunk) => chunk.used(),
+            Shape::Big(chunks) => {
+                let ends = chunks.deque.front().into_iter().chain(chunks.deque.back());
+                let (used, len) = ends.fold((0, 0), |(used, len), chunk| {
+                    (used + chunk.used(), len + chunk.len())
+                });
+                used * chunks.len / len.max(1)
+            }
+            Shape::Rows(handle) => weight::on_rows(handle.len()),
+        }
     }
 
     pub fn memory_usage(&self) -> usize {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::cell::{self, Cell, CellRef, Handle};
 use super::order::{Bytes, Entry, Order};
 use crate::memory::table::Table;
+use crate::weight;
 
 pub(super) struct Ranked {
     pub(super) table: Table<Cell<f64>>,
@@ -85,6 +86,11 @@ impl Ranked {
         self.order.remove(&Entry { score, member });
         self.table.remove(position);
         Some(score)
+    }
+
+    /// See [`crate::weight`].
+    pub(super) fn weight(&self) -> usize {
+        self.table.weight() + self.table.len() * weight::SCORE
     }
 
     pub(super) fn memory_usage(&self) -> usize {

@@ -17,7 +17,7 @@ use super::records::{find, first, first_score, last, offset, put};
 use super::scored;
 use super::shape::{Look, Shape};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning};
+use crate::{Edit, Tuning, weight};
 
 pub struct Zset {
     shape: Shape<Ranked>,
@@ -212,6 +212,15 @@ impl Zset {
                 Look::Indexed(ranked) => ranked.memory_usage(),
                 Look::Rows(handle) => handle.memory_usage(),
             }
+    }
+
+    /// See [`crate::weight`].
+    pub(crate) fn weight(&self) -> usize {
+        match self.shape.look() {
+            Look::Packed(packed) => packed.run().len(),
+            Look::Indexed(ranked) => ranked.weight(),
+            Look::Rows(handle) => weight::on_rows(handle.len()),
+        }
     }
 
     /// Blocks of memory to free: how long dropping the set takes.

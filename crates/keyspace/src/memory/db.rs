@@ -25,6 +25,10 @@ pub(crate) struct Db {
     pub cold_keys: u64,
     pub cold_volatile: u64,
     pub absent: Absent,
+    /// What its keys weigh, in memory or not; only if it is counted (see `weight.rs`). Of one that was opened,
+    /// what has come since, until its rows were read: it may be below zero.
+    pub bytes: i64,
+    pub is_counted: bool,
 }
 
 impl Db {
@@ -39,6 +43,8 @@ impl Db {
             cold_keys: 0,
             cold_volatile: 0,
             absent: Absent::default(),
+            bytes: 0,
+            is_counted: false,
         }
     }
 
@@ -52,6 +58,7 @@ impl Db {
     pub fn take(&mut self) -> (Table<Entry>, BTreeSet<(u64, u64)>) {
         let empty = Db {
             index_id: self.index_id,
+            is_counted: self.is_counted,
             ..Db::new(self.seed, self.origin)
         };
         let old = std::mem::replace(self, empty);
@@ -172,6 +179,15 @@ impl Db {
             // Nothing has it (two keys shared the place and one is gone): forget it.
             self.deadlines.pop_first();
         }
+    }
+
+    /// The keys in memory that have a deadline, the earliest first.
+    pub fn by_deadline(&self) -> impl Iterator<Item = (EntryRef<'_>, u64)> {
+        let entry = |&(at_ms, hash): &(u64, u64)| {
+            let entry = self.table.at(self.with(at_ms, hash)?)?;
+            Some((entry, at_ms))
+        };
+        self.deadlines.iter().filter_map(entry)
     }
 
     /// A key that has a deadline, chosen roughly at random.

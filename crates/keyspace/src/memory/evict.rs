@@ -78,6 +78,39 @@ impl Keyspace {
         true
     }
 
+    /// Removes a key that was given up, by an entry of the log; with a deadline only if it still has that.
+    /// Whether it was there. It must be resident, or it is noted as missing and stays.
+    pub fn evict_key(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+        deadline_ms: Option<u64>,
+        now_ms: u64,
+    ) -> bool {
+        if !self.is_resident(db, key) {
+            self.note_missing(db, key);
+            return false;
+        }
+        let (number, hash) = (db as usize, self.hash(key));
+        // One whose time has come goes as such.
+        let Some(position) = self.find(number, hash, key, now_ms) else {
+            return false;
+        };
+        let entry = self.dbs[number].table.at(position);
+        let has_ms = entry.and_then(|entry| entry.deadline_ms());
+        if deadline_ms.is_some() && deadline_ms != has_ms {
+            return false;
+        }
+        self.discard(number, position, hash);
+        self.note(number, key);
+        true
+    }
+
+    /// Counts a key that [`Keyspace::evict_key`] has removed; only who has chosen it does.
+    pub fn count_evicted(&mut self) {
+        self.evicted += 1;
+    }
+
     /// Samples one key of a database.
     fn sample(&self, db: usize, volatile: bool, rng: &mut fastrand::Rng) -> Option<EntryRef<'_>> {
         let db = self.dbs.get(db)?;
@@ -88,7 +121,7 @@ impl Keyspace {
         }
     }
 
-    fn choose_random(
+    pub(crate) fn choose_random(
         &self,
         volatile: bool,
         rng: &mut fastrand::Rng,

@@ -25,4 +25,23 @@ pub use snapshot::SaveEntry;
 pub(crate) use snapshot::Snapshot;
 
 /// Something big that is to be dropped away from the command path.
-pub struct Garbage(#[allow(dead_code, reason = "held to be dropped")] pub(crate) Box<dyn Send>);
+pub struct Garbage {
+    #[allow(dead_code, reason = "held to be dropped")]
+    value: Box<dyn Send>,
+    bytes: usize,
+}
+
+impl Garbage {
+    /// `bytes`: about how much memory dropping `value` gives back; 0 if nobody knows.
+    pub(crate) fn new(value: impl Send + 'static, bytes: usize) -> Self {
+        Garbage {
+            value: Box::new(value),
+            bytes,
+        }
+    }
+
+    /// About how much memory dropping it gives back.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -56,7 +56,7 @@ impl Keyspace {
             snapshot.cancelled = true;
             let entries = std::mem::take(&mut snapshot.entries);
             let tables = std::mem::take(&mut snapshot.tables);
-            self.garbage.push(Garbage(Box::new((entries, tables))));
+            self.garbage.push(Garbage::new((entries, tables), 0));
         }
     }
 
@@ -95,7 +95,7 @@ impl Keyspace {
                 }
             }
             let table = snapshot.tables.pop();
-            self.garbage.push(Garbage(Box::new(table)));
+            self.garbage.push(Garbage::new(table, 0));
         }
         while (snapshot.db as usize) < self.dbs.len() {
             if let Some(db) = self.dbs.iter().find(|db| db.origin == snapshot.db) {
@@ -165,7 +165,7 @@ impl Keyspace {
     pub(crate) fn retire_table(&mut self, origin: DbIndex, table: Table<Entry>) {
         match &mut self.snapshot {
             Some(snapshot) if !snapshot.cancelled => snapshot.tables.push((origin, table, 0)),
-            _ => self.garbage.push(Garbage(Box::new(table))),
+            _ => self.garbage.push(Garbage::new(table, 0)),
         }
     }
 }

@@ -66,6 +66,12 @@ pub(crate) unsafe trait Thin: Sized {
     unsafe fn borrow<'a>(raw: NonNull<u8>) -> Self::Ref<'a>;
 
     fn key<'a>(element: Self::Ref<'a>) -> &'a [u8];
+
+    /// Bytes that [`Table::weight`] counts for an element; the same as long as a table holds it.
+    #[inline]
+    fn weight(_element: Self::Ref<'_>) -> usize {
+        0
+    }
 }
 
 /// Where an element is. Good until the next insertion or removal; an outdated position finds
@@ -79,6 +85,8 @@ pub(crate) struct Position {
 pub(crate) struct Table<P: Thin> {
     directory: Vec<Segment>,
     len: usize,
+    /// Sum of [`Thin::weight`].
+    weight: usize,
     hasher: FixedState,
     depth: u8,
     homes: u8,
@@ -105,6 +113,7 @@ impl<P: Thin> Table<P> {
         Table {
             directory: Vec::new(),
             len: 0,
+            weight: 0,
             hasher,
             depth: 0,
             homes: Shape::SMALLEST.homes,
@@ -121,6 +130,12 @@ impl<P: Thin> Table<P> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Bytes of all elements, as they count themselves.
+    #[inline]
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     /// The hash that all methods here want for `key`; the same in all tables of one seed.
@@ -243,13 +258,17 @@ impl<P: Thin> Table<P> {
         let raw = element.into_raw();
         let address = checked_address(raw);
         segment.set_word(at, word & !(address_of(word) as u64) | address as u64);
-        // SAFETY: the word held the ownership of the former element and does no more.
-        pointer(address_of(word)).map(|raw| unsafe { P::from_raw(raw) })
+        // SAFETY: the table owns it from now on, and nobody changes it here.
+        self.weight += P::weight(unsafe { P::borrow(raw) });
+        self.give(word)
     }
 
     /// Adds an element whose key is not in the table.
     pub fn insert(&mut self, hash: u64, element: P) -> Position {
-        let word = word_of(hash as u16, checked_address(element.into_raw()));
+        let raw = element.into_raw();
+        // SAFETY: the table owns it from now on, and nobody changes it here.
+        self.weight += P::weight(unsafe { P::borrow(raw) });
+        let word = word_of(hash as u16, checked_address(raw));
         if self.directory.is_empty() {
             self.homes = Shape::SMALLEST.homes;
             self.directory.push(Segment::new(Shape::SMALLEST, 0));
@@ -279,8 +298,18 @@ impl<P: Thin> Table<P> {
         if left < MERGED_LEN / 2 && left.is_multiple_of(16) {
             self.shrink(index);
         }
-        // SAFETY: the word held the ownership of the element and is gone.
-        pointer(address_of(word)).map(|raw| unsafe { P::from_raw(raw) })
+        self.give(word)
+    }
+
+    /// The element of a word that is no longer in the table.
+    #[inline]
+    fn give(&mut self, word: u64) -> Option<P> {
+        let raw = pointer(address_of(word))?;
+        // SAFETY: the word held the ownership of the element and does no more; nobody changes it here.
+        let weight = P::weight(unsafe { P::borrow(raw) });
+        self.weight -= weight;
+        // SAFETY: as above.
+        Some(unsafe { P::from_raw(raw) })
     }
 
     /// Bytes of the table itself, without the elements.

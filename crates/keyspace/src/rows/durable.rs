@@ -27,6 +27,7 @@ use super::{Changes, DbState, Family, Recorder, RowSource, State};
 use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
 use crate::memory::table::{AHEAD, Position};
+use crate::weight::Weighed;
 use crate::{Keyspace, Kind, Tuning, ValueRef};
 
 /// Where the writes of a command go that has to be run again.
@@ -76,6 +77,10 @@ pub(crate) struct Durable {
     pub becoming: Vec<Arc<WholeJob>>,
     /// What handles on big collections need to know, and the failures of reads.
     pub shared: Arc<Shared>,
+    /// See [`Keyspace::doubtful_bytes`].
+    pub doubtful_bytes: Option<u64>,
+    /// Where a thread that reads all rows leaves what they weigh.
+    pub weighed: Option<Weighed>,
 }
 
 struct Mark {
@@ -138,7 +143,13 @@ impl Keyspace {
             tickets: seed >> 1,
             becoming: Vec::new(),
             shared: Arc::new(Shared::new(seed)),
+            // Of a region that has nothing all is known.
+            weighed: None,
+            doubtful_bytes: state.dbs.iter().all(|db| db.keys == 0).then_some(0),
         }));
+        for db in space.dbs.iter_mut().take(VOID) {
+            db.is_counted = true;
+        }
         space.take_state(&state);
         space.restore_tables()?;
         Ok(space)
@@ -499,6 +510,17 @@ impl Durable {
             Some(value) => self.rows.put(Family::Tables, &self.key, value),
             None => self.rows.delete(Family::Tables, &self.key),
         }
+    }
+
+    /// See [`Keyspace::give_back_room`].
+    pub fn give_back_room(&mut self) {
+        if self.rows.is_empty() {
+            self.rows = Changes::new();
+        }
+        self.key = Vec::new();
+        self.value = Vec::new();
+        self.marks.shrink_to_fit();
+        self.marked.shrink_to_fit();
     }
 
     /// Whether the running entry has changed anything.

@@ -65,6 +65,13 @@ impl Keyspace {
         durable.map_or(0, |it| it.unsettled_bytes() + self.unsaved_row_bytes())
     }
 
+    /// Gives back the memory that was kept for the rows of entries to come; nothing while an entry runs.
+    pub fn give_back_room(&mut self) {
+        if let Some(durable) = self.durable.as_mut().filter(|it| it.entry.is_none()) {
+            durable.give_back_room();
+        }
+    }
+
     /// Ends an entry that has changed nothing, without a trace.
     pub fn abandon_entry(&mut self) {
         debug_assert!(!self.has_changes(), "changes would be lost");
@@ -95,7 +102,7 @@ impl Keyspace {
         let mut space = Keyspace::durable(seed, durable.home, state, source)?;
         space.set_load_tuning(tuning);
         space.succeed(self, effects_before);
-        Ok(Garbage(Box::new(std::mem::replace(self, space))))
+        Ok(Garbage::new(std::mem::replace(self, space), 0))
     }
 
     /// No rows are written any more: what collections on rows have changed last is not in the store and

@@ -35,6 +35,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod victims;
 mod walk;
 mod whole;
 
@@ -57,3 +58,4 @@ pub use store::{
     Family, Gauge, Pace, Redone, RegionError, RowError, RowSource, RowStore, StoreStats, Tier,
     WriteError,
 };
+pub use victims::{Victim, Wanted};

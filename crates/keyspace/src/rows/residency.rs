@@ -7,11 +7,12 @@
 
 use base::DbIndex;
 
-use super::{Change, Changes, Family, LoadRequest, Loaded, layout};
+use super::layout::{self, Metadata, MetadataKey};
+use super::{Change, Changes, Family, LoadRequest, Loaded};
 use crate::memory::access;
 use crate::memory::entry::{Birth, Entry};
 use crate::rows::State;
-use crate::{Keyspace, Owned, Tuning};
+use crate::{Keyspace, Kind, Owned, Tuning, weight};
 
 impl Keyspace {
     /// Whether it is in memory what `key` is, or that it does not exist.
@@ -117,6 +118,11 @@ impl Keyspace {
             Loaded::Torn(what) => return durable.fail(what),
             Loaded::Value(owned) => owned,
             Loaded::Rows(rows) => {
+                // How many bytes its elements have is not known any more.
+                let doubtful = durable.doubtful_bytes.as_mut();
+                if let Some(bytes) = doubtful {
+                    *bytes += weight::on_rows(rows.len) as u64;
+                }
                 let place = durable.place(index_id, &key, rows.generation);
                 Owned {
                     value: rows.at(place, &durable.tuning),
@@ -197,18 +203,8 @@ impl Keyspace {
         {
             match family {
                 Family::Metadata => {
-                    let Some(at) = layout::parse_metadata_key(row).filter(|at| at.home == home)
-                    else {
-                        continue;
-                    };
-                    let hash = self.hash(at.key);
-                    let db = self.dbs.iter_mut().find(|db| db.index_id == at.index_id);
-                    let Some(db) = db else {
-                        continue;
-                    };
-                    let position = db.table.find(hash, at.key);
-                    if let Some(entry) = position.and_then(|it| db.remove(it, hash)) {
-                        self.dispose(entry);
+                    if let Some(at) = layout::parse_metadata_key(row).filter(|at| at.home == home) {
+                        self.follow_row(&at, value);
                     }
                 }
                 Family::Info if row == state_key => state = value.and_then(State::parse),
@@ -221,6 +217,29 @@ impl Keyspace {
         }
         if let Some(durable) = &mut self.durable {
             durable.loading.clear();
+        }
+    }
+
+    /// The metadata row of a key was written, or is gone: the key leaves memory, and counts what the row says.
+    fn follow_row(&mut self, at: &MetadataKey<'_>, value: Option<&[u8]>) {
+        let hash = self.hash(at.key);
+        let Some(db) = self.dbs.iter_mut().find(|db| db.index_id == at.index_id) else {
+            return;
+        };
+        let former = db.table.find(hash, at.key);
+        let former = former.and_then(|position| db.remove(position, hash));
+        let metadata = value.and_then(Metadata::parse);
+        let weight = metadata.map_or(0, |metadata| weight::of_row(at.key, &metadata));
+        db.bytes += weight as i64;
+        // The weight of a collection is a guess, and so is that of what the row replaces if it is not here.
+        let is_string = metadata.is_none_or(|it| it.kind == Kind::String);
+        let is_known = former.is_some() || db.cold_keys == 0;
+        if let Some(entry) = former {
+            db.count_out(entry.borrow());
+            self.dispose(entry);
+        }
+        if !is_string || !is_known {
+            self.doubt(weight.max(weight::on_rows(1)));
         }
     }
 }

@@ -6,6 +6,7 @@ mod page;
 mod residency;
 mod tables;
 mod undo;
+mod weights;
 mod wholes;
 
 use std::collections::BTreeMap;

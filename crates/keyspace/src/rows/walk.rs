@@ -82,7 +82,7 @@ impl Keyspace {
 
     /// Whether a key that has a row and is not in the table does not exist: the running entry has
     /// removed it.
-    fn is_gone(&self, db: &Db, key: &[u8]) -> bool {
+    pub(super) fn is_gone(&self, db: &Db, key: &[u8]) -> bool {
         db.cold_keys == 0 || db.absent.contains(key)
     }
 
@@ -139,7 +139,7 @@ impl Keyspace {
     }
 
     /// The first and the last slot that have rows.
-    fn slots(&self, durable: &Durable, db: &Db) -> Option<(u16, u16)> {
+    pub(super) fn slots(&self, durable: &Durable, db: &Db) -> Option<(u16, u16)> {
         let (from, to) = (slot_row(durable, db, 0), end_row(durable, db));
         let end = |descending| {
             let mut slot = None;

@@ -107,11 +107,15 @@ impl Keyspace {
             }
             return;
         };
+        let before = db.weight_at(position);
         let Some(entry) = db.entry_mut(position) else {
             return;
         };
         match made {
-            Some(value) => entry.replace_collection(value),
+            Some(value) => {
+                entry.replace_collection(value);
+                db.bytes += db.weight_at(position) - before;
+            }
             None => {
                 if let Some(handle) = entry.handle() {
                     handle.stay_on_rows();

@@ -13,6 +13,8 @@ pub struct Limits {
     pub write_bytes: usize,
     /// or this long after the oldest of it came.
     pub write_after: Duration,
+    /// or this long after the last of it came: nothing follows that it could be written with.
+    pub quiet_after: Duration,
     /// When this much waits nothing more is taken. What is taken may be of any size: a large write
     /// that had to wait for room of its size would never get it from many small ones.
     pub most_bytes: usize,
@@ -27,6 +29,7 @@ impl Limits {
             fold_after: Duration::from_millis(100),
             write_bytes: bytes,
             write_after: Duration::from_secs(5),
+            quiet_after: Duration::from_secs(1),
             most_bytes: bytes * 2,
         }
     }

@@ -47,6 +47,8 @@ struct Waiting {
     bytes: usize,
     /// Of those that are no runs.
     fresh_bytes: usize,
+    /// When the last one came.
+    newest: Option<Instant>,
     /// Writes that were taken, and that are below, since the start.
     taken: u64,
     written: u64,
@@ -73,7 +75,11 @@ impl Waiting {
         };
         match self.stopping || self.wanted > self.written || self.bytes >= limits.write_bytes {
             true => Due::Now,
-            false => Due::at(oldest.since() + limits.write_after),
+            false => {
+                let newest = self.newest.unwrap_or_else(|| oldest.since());
+                let at = oldest.since() + limits.write_after;
+                Due::at(at.min(newest + limits.quiet_after))
+            }
         }
     }
 
@@ -166,6 +172,7 @@ impl Line {
         let mut waiting = self.lock();
         waiting.bytes += batch.size_bytes();
         waiting.fresh_bytes += batch.size_bytes();
+        waiting.newest = Some(batch.since());
         waiting.batches.push_back(Arc::new(batch));
         waiting.taken += 1;
         self.count.store(waiting.batches.len(), Ordering::Release);
@@ -290,22 +297,30 @@ impl Line {
         waiting.spare.keep(parts, self.limits.write_bytes);
     }
 
-    /// These, all that waited then, are below, or never will be.
-    pub fn written(&self, batches: Vec<Arc<Batch>>, result: Result<(), String>) {
+    /// These, all that waited then, are below, or never will be. Whether little comes: room for it is soon found, and none is
+    /// kept.
+    pub fn written(&self, batches: Vec<Arc<Batch>>, result: Result<(), String>) -> bool {
         let mut waiting = self.lock();
+        let mut is_quiet = false;
         match result {
             Ok(()) => {
+                let bytes = batches.iter().map(|it| it.size_bytes()).sum::<usize>();
                 waiting.batches.drain(..batches.len());
                 waiting.runs = 0;
                 waiting.written += batches.iter().map(|it| it.writes()).sum::<u64>();
-                waiting.bytes -= batches.iter().map(|it| it.size_bytes()).sum::<usize>();
+                waiting.bytes -= bytes;
                 waiting.fresh_bytes = waiting.bytes;
                 self.count.store(waiting.batches.len(), Ordering::Release);
-                waiting.spare.keep(batches, self.limits.write_bytes);
+                is_quiet = waiting.batches.is_empty() && bytes < self.limits.write_bytes;
+                match is_quiet {
+                    true => waiting.spare = Spare::default(),
+                    false => waiting.spare.keep(batches, self.limits.write_bytes),
+                }
             }
             Err(reason) => waiting.failed = Some(reason),
         }
         drop(waiting);
         self.emptied.notify_all();
+        is_quiet
     }
 }

@@ -35,6 +35,7 @@ use keyspace::rows::{
 };
 
 use crate::background::step_back;
+use crate::order::give_back_room;
 use batch::Batch;
 pub use limits::Limits;
 use line::{Line, Work};
@@ -101,7 +102,9 @@ fn run(below: &dyn RowStore, line: &Line) {
             }
             Work::Write(batches) => {
                 let result = write(below, line, &batches);
-                line.written(batches, result);
+                if line.written(batches, result) {
+                    give_back_room();
+                }
             }
         }
     }

@@ -89,6 +89,7 @@ fn folding() -> Limits {
     Limits {
         fold_bytes: 0,
         write_after: Duration::from_secs(3600),
+        quiet_after: Duration::from_secs(3600),
         ..limits()
     }
 }

@@ -3,6 +3,8 @@
 //! A command that may need memory is admitted only below the limit; above it, its core gives up
 //! keys of its own regions first. A core that has none to give up asks the others and lets the
 //! command pass as long as somebody still had something at their last try.
+//!
+//! On a durable node keys are given up by entries of the log (`durable::evict`), a little later.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +16,7 @@ use keyspace::EvictionPolicy;
 use super::mailbox::Message;
 use super::run::Call;
 use super::{Core, RegionId};
-use crate::memory::{publish, used_memory};
+use crate::memory::{live_memory, publish, used_memory};
 use crate::reaper;
 
 /// Keys given up for one command at most; the next command goes on.
@@ -32,6 +34,10 @@ pub struct Evictions {
 impl Evictions {
     fn found(&self) -> bool {
         !self.found_none.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_found(&self, found: bool) {
+        self.found_none.store(!found, Ordering::Relaxed);
     }
 }
 
@@ -67,8 +73,9 @@ impl Core {
         self.admit_memory(needs_memory)
     }
 
-    /// On a durable node memory is a cache: beyond `maxmemory` values leave it and stay on disk.
-    /// Only if that does not help are commands refused, whatever the policy.
+    /// With a policy `maxmemory` limits the data set, and beyond it keys are evicted. With `noeviction`
+    /// it limits memory, which is a cache here: values leave it and stay on disk, and only if that does
+    /// not help are commands refused.
     fn admit_durable(self: &Rc<Self>, writes: bool, deny: bool) -> Result<(), Refusal> {
         if let (true, Some(durable)) = (writes, &self.shared.durable)
             && self.shared.cluster.is_none()
@@ -77,13 +84,37 @@ impl Core {
             return Err(refusal);
         }
         let maxmemory = self.settings().maxmemory;
-        if maxmemory == 0 || used_memory() <= maxmemory {
+        if maxmemory == 0 {
+            return Ok(());
+        }
+        if self.settings().tuning.policy != EvictionPolicy::NoEviction {
+            return match self.shared.data_set.bytes() <= maxmemory as u64 {
+                true => Ok(()),
+                false => self.await_room(deny),
+            };
+        }
+        if used_memory() <= maxmemory {
             return Ok(());
         }
         self.keep_in_bounds();
-        match deny && used_memory() > maxmemory {
+        self.hand_over_garbage();
+        match deny && live_memory() > maxmemory {
             true => Err(Refusal::OutOfMemory),
             false => Ok(()),
+        }
+    }
+
+    /// The data set is too large: keys leave it by and by. A command that needs room passes meanwhile, as
+    /// long as somebody found any.
+    #[cold]
+    fn await_room(self: &Rc<Self>, deny: bool) -> Result<(), Refusal> {
+        self.ask_for_eviction();
+        let hope = !deny
+            || self.shared.evictions[self.id].found()
+            || self.shared.is_expiry_paused(self.now_ms());
+        match hope || self.ask_others() {
+            true => Ok(()),
+            false => Err(Refusal::OutOfMemory),
         }
     }
 
@@ -116,9 +147,10 @@ impl Core {
     #[cold]
     fn make_room(self: &Rc<Self>, maxmemory: usize, deny: bool) -> Result<(), Refusal> {
         publish();
+        self.hand_over_garbage();
         let settings = self.settings().clone();
         // While clients are paused the data stays as it is.
-        if used_memory() <= maxmemory || self.shared.is_expiry_paused(self.now_ms()) {
+        if live_memory() <= maxmemory || self.shared.is_expiry_paused(self.now_ms()) {
             return Ok(());
         }
         if settings.tuning.policy == EvictionPolicy::NoEviction {
@@ -129,10 +161,16 @@ impl Core {
             };
         }
         self.evict(maxmemory);
-        let mut hope = self.shared.evictions[self.id].found();
-        if hope || !deny {
-            return Ok(());
+        let hope = self.shared.evictions[self.id].found();
+        match hope || !deny || self.ask_others() {
+            true => Ok(()),
+            false => Err(Refusal::OutOfMemory),
         }
+    }
+
+    /// Asks the other cores to give up keys; whether one of them had some at its last try.
+    fn ask_others(&self) -> bool {
+        let mut hope = false;
         let others = (0..self.shared.map.cores()).filter(|&core| core != self.id);
         for core in others {
             let other = &self.shared.evictions[core];
@@ -142,11 +180,17 @@ impl Core {
                 self.send(core, Message::Evict);
             }
         }
-        if hope {
-            Ok(())
-        } else {
-            Err(Refusal::OutOfMemory)
+        hope
+    }
+
+    /// What waits here to be freed is no data any more, and does not count once the reaper has it.
+    fn hand_over_garbage(&self) {
+        for region in self.home.borrow_mut().present() {
+            if region.space.has_garbage() {
+                reaper::send(region.space.take_garbage());
+            }
         }
+        publish();
     }
 
     /// Gives up keys of regions that are home until below the limit.
@@ -161,7 +205,7 @@ impl Core {
             let count = places.len();
             let mut empty = 0;
             let mut at = start;
-            while evicted < KEYS_AT_ONCE && empty < count && used_memory() > maxmemory {
+            while evicted < KEYS_AT_ONCE && empty < count && live_memory() > maxmemory {
                 let Some(&id) = places.get(at % count) else {
                     break;
                 };
@@ -189,9 +233,8 @@ impl Core {
         }
         self.stats().evicted_keys.add(evicted as u64);
         // What is lent may have keys to give up; below the limit nothing was tried.
-        let found = evicted > 0 || lent || used_memory() <= maxmemory;
-        let mine = &self.shared.evictions[self.id];
-        mine.found_none.store(!found, Ordering::Relaxed);
+        let found = evicted > 0 || lent || live_memory() <= maxmemory;
+        self.shared.evictions[self.id].set_found(found);
         if evicted > 0 {
             self.on_effects();
         }
@@ -201,7 +244,9 @@ impl Core {
         let maxmemory = self.settings().maxmemory;
         let mine = &self.shared.evictions[self.id];
         mine.asked.store(false, Ordering::Relaxed);
-        if maxmemory > 0 {
+        if self.shared.durable.is_some() {
+            self.ask_for_eviction();
+        } else if maxmemory > 0 {
             self.evict(maxmemory);
         }
     }

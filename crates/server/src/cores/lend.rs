@@ -362,6 +362,7 @@ impl Core {
             // others borrow.
             returned.into_iter().for_each(|id| self.compose_first(id));
             self.compose_home();
+            self.evict_returned();
         }
         self.grant_next();
     }

@@ -125,6 +125,9 @@ pub struct Core {
     buffers: RefCell<Vec<Vec<u8>>>,
     /// The sessions of this core, for upkeep.
     clients: RefCell<BTreeMap<u64, Arc<Client>>>,
+    /// Keys are to be given up; see `durable::evict`.
+    pub(crate) eviction_asked: Cell<bool>,
+    pub(crate) is_evicting: Cell<bool>,
     /// What the regions had counted a second ago.
     noted: RefCell<count::Noted>,
     stopping: Cell<bool>,
@@ -169,6 +172,8 @@ impl Core {
             slow_ticks: Cell::new(u64::MAX),
             buffers: RefCell::default(),
             clients: RefCell::default(),
+            eviction_asked: Cell::new(false),
+            is_evicting: Cell::new(false),
             noted: RefCell::default(),
             stopping: Cell::new(false),
             serving: Cell::new(false),

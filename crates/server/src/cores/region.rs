@@ -13,13 +13,15 @@ use keyspace::{Effect, Keyspace};
 use resp::Protocol;
 
 use super::{CoreId, Kept, RegionId};
-use crate::durable::Member;
+use crate::durable::{Member, Weight};
 
 pub struct Region {
     pub id: RegionId,
     pub space: Keyspace,
     /// Its part in the log, on a durable node.
     pub member: Option<Box<Member>>,
+    /// What was last said of how much it holds.
+    pub weight: Weight,
     /// Version of the catalogue of tables that its log has, as far as its leader has looked.
     pub catalogue_seen: u64,
     /// Memory was put back to what the store has while it was lent: what its desk knows beyond that never was.
@@ -66,6 +68,7 @@ impl Region {
             id,
             space: Keyspace::new(seed),
             member: None,
+            weight: Weight::default(),
             catalogue_seen: 0,
             is_undone: false,
             interest: HashMap::new(),

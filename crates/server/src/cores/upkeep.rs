@@ -39,12 +39,14 @@ impl Core {
             self.grant_next();
             self.expire().await;
             self.tidy(rare);
+            self.weigh_home();
             if self.id == 0 {
                 self.shared.rates.sample(&self.shared, self.now_ms());
             }
             memory::publish();
             if rare {
                 self.count_regions();
+                self.give_back_rooms();
                 self.end_idle_sessions();
             }
             self.poke_inbox();

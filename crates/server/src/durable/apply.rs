@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::DbIndex;
 use keyspace::Keyspace;
-use keyspace::rows::{ColdRows, WriteError};
+use keyspace::rows::{Changes, ColdRows, WriteError};
 use replica::entry;
 
 use super::keep::{Fate, try_again};
@@ -115,6 +115,7 @@ impl Core {
         if more_due {
             self.expire_rows(id);
         }
+        self.evict_behind(id);
         self.grant_next();
         self.wake_composer();
     }
@@ -444,6 +445,19 @@ impl Core {
         }
     }
 
+    /// Gives back memory that regions at rest have kept for rows to come; called now and then.
+    pub(crate) fn give_back_rooms(&self) {
+        for region in self.home.borrow_mut().present() {
+            let Some(member) = region.member.as_deref_mut() else {
+                continue;
+            };
+            if member.open.is_none() && member.unwritten.is_none() {
+                member.changes = Changes::new();
+                region.space.give_back_room();
+            }
+        }
+    }
+
     /// Keys of an entry's commands that are not in memory.
     fn cold_keys(&self, space: &Keyspace, flight: &Flight) -> Vec<(DbIndex, Box<[u8]>)> {
         let mut cold = Vec::new();
@@ -464,6 +478,9 @@ impl Core {
         }
         for (db, key, _) in &flight.due {
             look(*db, key);
+        }
+        for victim in &flight.victims {
+            look(victim.db, &victim.key);
         }
         for serve in &flight.serves {
             let row = self.shared.commands.row(serve.waiter.stat);

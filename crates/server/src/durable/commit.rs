@@ -337,6 +337,7 @@ impl Held {
                 // not look for it in the store.
                 member.failed = true;
             }
+            region.tell_weight(&core.shared.data_set);
             // The holder may go on; that is another entry then.
             begin(region);
         }

@@ -97,6 +97,9 @@ impl Core {
             }
             self.begin_batch();
             self.compose_home();
+            if self.is_eviction_asked() {
+                self.evict_by_log();
+            }
             let logged = std::mem::take(&mut *self.logged.borrow_mut());
             if !logged.is_empty() {
                 self.end_turn(); // the disk has work while the former entries are applied

@@ -36,6 +36,14 @@ impl Core {
                 self.stats().expired_keys.add(1);
             }
         }
+        for victim in &flight.victims {
+            let (db, key) = (victim.db, &victim.key);
+            let space = &mut region.space;
+            if space.evict_key(db, key, victim.deadline_ms, flight.stamp_ms) {
+                space.count_evicted();
+                self.stats().evicted_keys.add(1);
+            }
+        }
         let mut looked_to = (0, 0);
         for nth_batch in 0..flight.batches.len() {
             prefetch_batches(&flight.batches, nth_batch);

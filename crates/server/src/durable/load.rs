@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use base::DbIndex;
+use keyspace::EvictionPolicy;
 use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
 
 use crate::cores::{Answer, Cold, Core, Held, Message, Region, RegionId, Ticket};
@@ -147,10 +148,14 @@ impl Core {
         }
     }
 
+    /// With a policy `maxmemory` limits the data set, not memory; see `durable::evict`.
     fn cache_limit(&self) -> usize {
-        match self.settings() {
-            settings if settings.maxmemory > 0 => settings.cache_bytes.min(settings.maxmemory),
-            settings => settings.cache_bytes,
+        let settings = self.settings();
+        let evicts = settings.tuning.policy != EvictionPolicy::NoEviction;
+        match settings.maxmemory {
+            0 => settings.cache_bytes,
+            _ if evicts => settings.cache_bytes,
+            most => settings.cache_bytes.min(most),
         }
     }
 

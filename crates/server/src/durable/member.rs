@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::DbIndex;
-use keyspace::rows::{Changes, RowStore, WriteError, feed};
+use keyspace::rows::{Changes, RowStore, Victim, WriteError, feed};
 use replica::{Committed, Ready, Replica};
 
 use super::Progress;
@@ -43,6 +43,7 @@ pub struct Member {
     pub ahead: Option<u64>,
     /// The last entry that removes due keys, as it was proposed; see [`Member::is_expiring`].
     pub expiring: u64,
+    pub eviction: Eviction,
     pub last_stamp_ms: u64,
     /// The entry that was last found to need cold rows, and how often.
     pub rehearsed: (u64, u8),
@@ -66,10 +67,24 @@ pub struct Flight {
     pub batches: Vec<BatchBox>,
     /// Keys to be removed because their time has come; then there are no batches.
     pub due: Vec<(DbIndex, Box<[u8]>, u64)>,
+    /// Keys to be removed because the data set is too large; then there are no batches.
+    pub victims: Vec<Victim>,
     /// Attempts for blocked sessions, in the order they are in the entry.
     pub serves: VecDeque<Serve>,
     /// Rows of a command that ran on held regions, on a cluster node; then there is nothing else.
     pub kept: Option<Kept>,
+}
+
+/// How far a region has come with giving up keys; see `evict`.
+#[derive(Default)]
+pub struct Eviction {
+    /// The last entry that removes such keys, as it was proposed, and what they count; see [`Member::is_evicting`].
+    pub last: (u64, u64),
+    /// Chooses the keys; the same until some are found.
+    pub seed: Option<u64>,
+    /// Rows are being read to find some, and how often they were before.
+    pub is_warming: bool,
+    pub tries: u8,
 }
 
 impl Flight {
@@ -134,6 +149,7 @@ impl Member {
             brought: None,
             ahead: None,
             expiring: 0,
+            eviction: Eviction::default(),
             rehearsed: (0, 0),
             last_stamp_ms,
             ready: Ready::default(),
@@ -160,6 +176,20 @@ impl Member {
     pub fn is_expiring(&self) -> bool {
         let index = self.expiring.min(self.replica.last_index());
         index > self.replica.applied_index()
+    }
+
+    /// An entry that gives up keys is on its way; it may never have come to anything, as in [`Member::is_expiring`].
+    pub fn is_evicting(&self) -> bool {
+        let index = self.eviction.last.0.min(self.replica.last_index());
+        index > self.replica.applied_index()
+    }
+
+    /// What such an entry will take off the data set.
+    pub fn leaving_bytes(&self) -> u64 {
+        match self.is_evicting() {
+            true => self.eviction.last.1,
+            false => 0,
+        }
     }
 
     /// The store has everything up to this entry.

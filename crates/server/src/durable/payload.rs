@@ -69,7 +69,12 @@ pub fn run_payload(
             for expired in keys {
                 is_there(expired.db)?;
                 fetch(space, rows, expired.db, expired.key)?;
-                space.expire_key(expired.db, expired.key, expired.deadline_ms);
+                let (db, key, at_ms) = (expired.db, expired.key, expired.deadline_ms);
+                match at_ms > stamp_ms {
+                    // Its time has not come: its leader has given it up.
+                    true => space.evict_key(db, key, Some(at_ms), stamp_ms),
+                    false => space.expire_key(db, key, at_ms),
+                };
             }
         }
         Body::Commands(given) => {

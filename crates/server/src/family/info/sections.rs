@@ -178,6 +178,9 @@ pub fn memory(lines: &mut Lines<'_>, shared: &Shared) {
     let policy = shared.settings.get(&["maxmemory-policy"]);
     let policy = policy.first().map_or("", |(_, text)| text.as_str());
     lines.add("maxmemory_policy", policy);
+    if shared.durable.is_some() {
+        lines.add("data_set_bytes", shared.data_set.bytes());
+    }
     let ratio = resident as f64 / used.max(1) as f64;
     let difference = resident as i64 - used as i64;
     lines.add("allocator_frag_ratio", "1.00");
@@ -188,7 +191,7 @@ pub fn memory(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("rss_overhead_bytes", 0);
     lines.add("mem_fragmentation_ratio", format!("{ratio:.2}"));
     lines.add("mem_fragmentation_bytes", difference);
-    lines.add("mem_not_counted_for_evict", 0);
+    lines.add("mem_not_counted_for_evict", crate::reaper::pending_bytes());
     lines.add("mem_replication_backlog", 0);
     lines.add("mem_total_replication_buffers", 0);
     lines.add("mem_clients_slaves", 0);

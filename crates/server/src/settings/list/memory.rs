@@ -11,7 +11,7 @@ pub(super) const ROWS: &[Setting] = &[
         "maxmemory",
         BYTES,
         "0",
-        "Memory for data; when reached, keys are evicted or writes refused as `maxmemory-policy` says. 0: no limit.",
+        "Memory for data; when reached, keys are evicted or writes refused as `maxmemory-policy` says. Engine rocksdb: with a policy it limits the data set, in memory or on disk, and evicted keys are gone from disk, too; with `noeviction` it limits memory, and writes are refused when values that leave it do not help. 0: no limit.",
     ),
     row(
         "maxmemory-policy",
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Setting] = &[
             "noeviction",
         ]),
         "noeviction",
-        "Which keys to give up when memory is short.",
+        "Which keys to give up when `maxmemory` is reached.",
     ),
     row(
         "maxmemory-samples",

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Setting] = &[
         "cache-size",
         BYTES,
         "0",
-        "Engine rocksdb: memory for values; the least used leave it and stay on disk. 0: a third of the machine's memory.",
+        "Engine rocksdb: memory for values; the least used leave it and stay on disk (to limit the data set: `maxmemory` with a policy). 0: a third of the machine's memory.",
     ),
     at_start(row(
         "block-cache-size",

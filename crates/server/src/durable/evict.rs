@@ -1,0 +1,357 @@
+//! `maxmemory` with a policy on a durable node: the data set is kept below it by entries of the log
+//! (decision 30).
+//!
+//! ```text
+//!   applied ─► data set too large? ─► victims of regions led here ─► entry ─► log ─► removed by every replica
+//!      ▲                                                                                  │
+//!      └──────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Only the leader chooses. Its choice is an ordinary entry: DEL of the keys, or, where the policy asks
+//! for a deadline, their removal if they still have it, which is what expiry proposes too. So replicas are
+//! equal, a crash neither loses nor repeats anything, and no node needs to know of a new kind of entry.
+//!
+//! One such entry of a region is on its way at a time. A core takes of the excess the part that its led
+//! regions have of the data set, so that all cores and leaders together take it once.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use keyspace::rows::{ColdRows, Victim, Wanted};
+use keyspace::{EvictionPolicy, Tuning};
+use replica::entry::{EntryWriter, ExpireWriter};
+
+use super::Flight;
+use crate::cores::{Core, Region, RegionId};
+
+/// Keys of one entry.
+const KEYS: usize = 1024;
+/// What is in doubt about the weight of a region before its rows are read again: this part, and no less than so many bytes.
+const DOUBT_PART: u64 = 8;
+const DOUBT_BYTES: u64 = 1 << 20;
+/// A reader of all rows waits so long after each 64 KiB: others need the disk, too.
+const PACE: Duration = Duration::from_micros(200);
+
+/// What all regions of a node weigh, as was last said of each.
+#[derive(Default)]
+pub struct DataSet(AtomicI64);
+
+impl DataSet {
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    fn add(&self, difference: i64) {
+        self.0.fetch_add(difference, Ordering::Relaxed);
+    }
+}
+
+/// What was said of one region; nothing once that is gone.
+#[derive(Default)]
+pub struct Weight {
+    data_set: Arc<DataSet>,
+    bytes: u64,
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.data_set.add(-(self.bytes as i64));
+    }
+}
+
+impl Region {
+    /// Says what it weighs now. Whoever has the region may do so.
+    pub(crate) fn tell_weight(&mut self, data_set: &Arc<DataSet>) {
+        let bytes = self.space.data_bytes();
+        if bytes == self.weight.bytes {
+            return;
+        }
+        if !Arc::ptr_eq(data_set, &self.weight.data_set) {
+            self.weight = Weight {
+                data_set: data_set.clone(),
+                bytes: 0,
+            };
+        }
+        data_set.add(bytes as i64 - self.weight.bytes as i64);
+        self.weight.bytes = bytes;
+    }
+}
+
+/// What choosing from one region came to.
+enum Chosen {
+    Victims(Vec<Victim>),
+    /// Rows have to be read first.
+    Cold(Vec<ColdRows>),
+    /// Somebody has it, or an entry of it is on its way.
+    Busy,
+}
+
+impl Core {
+    /// What the data set may have; `None` if nothing is evicted.
+    fn most_data_bytes(&self) -> Option<u64> {
+        let settings = self.settings();
+        let evicts = settings.tuning.policy != EvictionPolicy::NoEviction;
+        (settings.maxmemory > 0 && evicts && self.shared.durable.is_some())
+            .then_some(settings.maxmemory as u64)
+    }
+
+    /// Keys are to be given up soon.
+    pub(crate) fn ask_for_eviction(&self) {
+        if !self.eviction_asked.replace(true) {
+            self.wake_composer();
+        }
+    }
+
+    pub(crate) fn is_eviction_asked(&self) -> bool {
+        self.eviction_asked.get()
+    }
+
+    /// An entry of a region was applied.
+    pub(crate) fn evict_behind(self: &Rc<Self>, id: RegionId) {
+        let Some(most_bytes) = self.most_data_bytes() else {
+            return;
+        };
+        if let Some(region) = self.home.borrow_mut().region_mut(id) {
+            region.tell_weight(&self.shared.data_set);
+        }
+        if self.shared.data_set.bytes() > most_bytes {
+            self.evict_by_log();
+        }
+    }
+
+    /// Regions have come home, which may have grown.
+    pub(crate) fn evict_returned(&self) {
+        let data_bytes = self.shared.data_set.bytes();
+        if self.most_data_bytes().is_some_and(|most| data_bytes > most) {
+            self.ask_for_eviction();
+        }
+    }
+
+    /// Says what the regions of this core weigh, and sees to those of which it is not known. Called now and
+    /// then.
+    pub(crate) fn weigh_home(self: &Rc<Self>) {
+        if self.shared.durable.is_none() {
+            return;
+        }
+        let evicts = self.most_data_bytes().is_some();
+        {
+            let mut home = self.home.borrow_mut();
+            let mut is_weighing = false;
+            for region in home.present() {
+                region.space.take_weighed();
+                region.tell_weight(&self.shared.data_set);
+                is_weighing |= region.space.is_weighing();
+            }
+            if evicts && !is_weighing {
+                let unknown = home.present().find(|region| is_doubtful(region));
+                if let Some(region) = unknown {
+                    self.weigh(region);
+                }
+            }
+        }
+        if evicts {
+            self.evict_by_log();
+        }
+    }
+
+    /// Sends a thread to read all rows of a region.
+    fn weigh(&self, region: &mut Region) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        if region.settle().is_err() {
+            return; // the store is busy; later
+        }
+        let (weighing, moment) = (
+            region.space.begin_weighing(),
+            durable.stores.rows.snapshot(),
+        );
+        let shared = self.shared.clone();
+        let spawned = std::thread::Builder::new()
+            .name("weigh".into())
+            .spawn(move || {
+                weighing.run(&*moment, &mut |_| {
+                    std::thread::sleep(PACE);
+                    !shared.shutdown.is_asked()
+                });
+            });
+        // If there is no thread it is tried again.
+        drop(spawned);
+    }
+
+    /// Proposes to remove keys while the data set is too large.
+    pub(crate) fn evict_by_log(self: &Rc<Self>) {
+        self.eviction_asked.set(false);
+        let mine = &self.shared.evictions[self.id];
+        let data_bytes = self.shared.data_set.bytes();
+        let Some(most_bytes) = self.most_data_bytes().filter(|&most| data_bytes > most) else {
+            return mine.set_found(true);
+        };
+        if self.shared.is_expiry_paused(self.now_ms()) || self.is_evicting.replace(true) {
+            return;
+        }
+        let (led, led_bytes, leaving_bytes) = self.led();
+        let part = u128::from(data_bytes - most_bytes) * u128::from(led_bytes);
+        let part = (part / u128::from(data_bytes)) as u64;
+        let wanted = part.max(1).saturating_sub(leaving_bytes);
+        let settings = self.settings().clone();
+        let start = self.next_seed() as usize;
+        let mut found = leaving_bytes > 0;
+        let mut chosen_bytes = 0;
+        for nth in 0..led.len() {
+            let Some(&(id, bytes)) = led.get((start.wrapping_add(nth)) % led.len()) else {
+                break;
+            };
+            if chosen_bytes >= wanted {
+                break;
+            }
+            let part = u128::from(wanted) * u128::from(bytes) / u128::from(led_bytes.max(1));
+            let wanted = Wanted {
+                bytes: (part as u64).max(1),
+                keys: KEYS,
+            };
+            match self.choose(id, wanted, &settings.tuning) {
+                Chosen::Busy => found = true,
+                Chosen::Cold(rows) => {
+                    found = true;
+                    self.warm_for_eviction(id, rows);
+                }
+                Chosen::Victims(victims) if victims.is_empty() => {}
+                Chosen::Victims(victims) => {
+                    found = true;
+                    chosen_bytes += victims.iter().map(|victim| victim.bytes).sum::<u64>();
+                    self.propose_victims(id, victims, &settings.tuning);
+                }
+            }
+        }
+        self.is_evicting.set(false);
+        mine.set_found(found);
+    }
+
+    /// The regions that are led here with what each weighs, the sum of that, and what is leaving them already.
+    fn led(&self) -> (Vec<(RegionId, u64)>, u64, u64) {
+        let mut home = self.home.borrow_mut();
+        let mut led = Vec::new();
+        let (mut led_bytes, mut leaving_bytes) = (0, 0);
+        for region in home.present() {
+            let bytes = region.space.data_bytes();
+            let Some(member) = region.member.as_deref().filter(|it| it.replica.is_leader()) else {
+                continue;
+            };
+            leaving_bytes += member.leaving_bytes();
+            led_bytes += bytes;
+            led.push((region.id, bytes));
+        }
+        (led, led_bytes, leaving_bytes)
+    }
+
+    fn choose(&self, id: RegionId, wanted: Wanted, tuning: &Tuning) -> Chosen {
+        let mut home = self.home.borrow_mut();
+        if home.is_wanted(id) {
+            return Chosen::Busy;
+        }
+        let Some(region) = home.region_mut(id) else {
+            return Chosen::Busy;
+        };
+        let Some(member) = region.member.as_deref_mut() else {
+            return Chosen::Victims(Vec::new());
+        };
+        if member.failed || member.is_evicting() || member.eviction.is_warming {
+            return Chosen::Busy;
+        }
+        // The same as the last time if that has met rows that are not in memory.
+        let seed = *member.eviction.seed.get_or_insert_with(|| self.next_seed());
+        let space = &mut region.space;
+        space.read_cached(true);
+        let victims = space.victims(wanted, self.now_ms(), seed, tuning);
+        space.read_cached(false);
+        if space.has_missing() {
+            let rows = space.take_cold();
+            space.take_missing();
+            if victims.is_empty() {
+                member.eviction.is_warming = true;
+                return Chosen::Cold(rows);
+            }
+        }
+        member.eviction.seed = None;
+        member.eviction.tries = 0;
+        Chosen::Victims(victims)
+    }
+
+    fn warm_for_eviction(self: &Rc<Self>, id: RegionId, rows: Vec<ColdRows>) {
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            let tries = core.with_member(id, |member| {
+                member.eviction.tries = member.eviction.tries.saturating_add(1);
+                member.eviction.tries - 1
+            });
+            core.warm(rows, tries.unwrap_or(0)).await;
+            core.with_member(id, |member| member.eviction.is_warming = false);
+            core.ask_for_eviction();
+        });
+    }
+
+    fn with_member<T>(
+        &self,
+        id: RegionId,
+        with: impl FnOnce(&mut super::Member) -> T,
+    ) -> Option<T> {
+        let mut home = self.home.borrow_mut();
+        let member = home.region_mut(id)?.member.as_deref_mut()?;
+        Some(with(member))
+    }
+
+    fn propose_victims(self: &Rc<Self>, id: RegionId, victims: Vec<Victim>, tuning: &Tuning) {
+        let is_volatile = tuning.policy.is_volatile();
+        let proposed = self.with_member(id, |member| {
+            let stamp_ms = member.next_stamp(self.now_ms());
+            let payload = match is_volatile {
+                true => removals(&victims, stamp_ms),
+                false => deletions(&victims, stamp_ms),
+            };
+            if member.replica.propose(payload).is_err() {
+                return false; // chosen again
+            }
+            let index = member.replica.last_index();
+            let bytes = victims.iter().map(|victim| victim.bytes).sum();
+            member.eviction.last = (index, bytes);
+            member.take_off(Flight {
+                victims,
+                ..Flight::new(index, member.replica.term(), stamp_ms)
+            });
+            true
+        });
+        if proposed == Some(true) {
+            self.drive(id);
+        }
+    }
+}
+
+/// Keys that go if they still have their deadlines.
+fn removals(victims: &[Victim], stamp_ms: u64) -> Vec<u8> {
+    let mut entry = ExpireWriter::new();
+    for victim in victims {
+        if let Some(deadline_ms) = victim.deadline_ms {
+            entry.push(victim.db, deadline_ms, &victim.key);
+        }
+    }
+    entry.finish(stamp_ms, 0)
+}
+
+fn deletions(victims: &[Victim], stamp_ms: u64) -> Vec<u8> {
+    let mut entry = EntryWriter::new();
+    for victim in victims {
+        entry.push(victim.db, [&b"DEL"[..], &victim.key].into_iter());
+    }
+    entry.finish(stamp_ms, 0)
+}
+
+/// Whether what a region weighs has to be found out.
+fn is_doubtful(region: &Region) -> bool {
+    let bytes = region.space.data_bytes();
+    let doubtful = region.space.doubtful_bytes();
+    doubtful.is_none_or(|it| it > DOUBT_BYTES.max(bytes / DOUBT_PART))
+}
