@@ -33,7 +33,7 @@ help:
 	@echo 'make test          everything CI runs: check, unit tests, transcripts, real clients'
 	@echo 'make test-large    a string of 512 MB: exact, and how long others wait; a change too large for the log (6 GB of memory)'
 	@echo 'make idle          what three nodes with 1000 quiet regions take'
-	@echo 'make check         formatting, clippy, layering, shape'
+	@echo 'make check         formatting, clippy, licences and weaknesses of dependencies, layering, shape'
 	@echo 'make crash         the server dies $(KILLS) times (KILLS=200 for more): nothing acknowledged is lost'
 	@echo 'make sim           a simulated cluster under fresh seeds for SECONDS=$(SECONDS); SEED=… for one of them again'
 	@echo 'make chaos         a cluster of real processes, stock clients, rows over a database; all of them killed, paused, cut apart for SECONDS=$(SECONDS), SEED=…; failovers timed'
@@ -89,8 +89,10 @@ check: tools
 	cargo fmt --all --check
 	@echo '== clippy'
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@echo '== licences, bans, known weaknesses of dependencies'
+	@scripts/deny
 	@echo '== layering and shape'
-	@scripts/cargo-test -p neokv --test layering --test shape
+	@scripts/cargo-test --workspace --test layering --test shape
 
 # kill -9, power cuts, failing fsyncs, full disks; `make test` does the same with fewer deaths.
 KILLS ?= 50
