@@ -23,6 +23,9 @@ const ROWS_MOST: usize = 1024;
 /// Choices in a row that were made before: nearly all there is was chosen.
 const IN_VAIN: usize = 16;
 
+/// Receives a key, its deadline and whether it is in rows only; false: that is enough.
+type EachDeadline<'a> = dyn FnMut(&[u8], Option<u64>, bool) -> bool + 'a;
+
 /// A key to be given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Victim {
@@ -291,7 +294,7 @@ impl Keyspace {
         db: &Db,
         from_ms: u64,
         descending: bool,
-        each: &mut dyn FnMut(&[u8], Option<u64>, bool) -> bool,
+        each: &mut EachDeadline<'_>,
     ) -> bool {
         let mut from = Vec::new();
         layout::push_prefix(&mut from, durable.home, db.index_id);
