@@ -78,7 +78,6 @@ pub const ALL: &[Fact] = &[
     fact("stream-node-max-entries", "100"),
     fact("hll-sparse-max-bytes", "3000"),
     // Standard error, by whoever starts the server.
-    fact("logfile", ""),
     fact("pidfile", ""),
     fact("supervised", "no"),
     fact("syslog-enabled", "no"),
