@@ -20,7 +20,7 @@ export ROCKSDB_STATIC := 1
 endif
 endif
 
-.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads profile tools install uninstall dist
+.PHONY: help run cluster cluster-down build test test-large idle exec-rate check bench compat crash sim chaos differential expiry-stall big-restart big-delete larger-than-cache cold-reads tools install uninstall dist
 
 # Where the rustup installer puts cargo: it is in the PATH of new shells only.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -45,7 +45,6 @@ help:
 	@echo 'make big-delete    DEL of collections of 1 M members, and their space'
 	@echo 'make cold-reads    a slow disk: does anybody wait for what others read?'
 	@echo 'make exec-rate     transactions per second, on disk before they are answered, beside redis-server'
-	@echo 'make profile       what real traffic runs through most, counted again: the compiler optimizes releases for that'
 	@echo 'make larger-than-cache  data of four times the cache: right, and steady'
 
 run: build
@@ -67,10 +66,6 @@ build:
 	@scripts/install build
 	@echo '== building neokv: about seven minutes the first time on two cores, seconds afterwards'
 	@scripts/build
-
-# What runs most, for the compiler; after large changes of the code that every command runs through.
-profile: tools
-	@scripts/profile
 
 test: check
 	@scripts/install test
@@ -157,10 +152,10 @@ install: build
 uninstall:
 	@packaging/place --remove "$(PREFIX)" "$(DESTDIR)"
 
-# The slowest and fastest build, packed for others; see packaging/.
+# The slowest and fastest build, packed for others; see packaging/. The compiler is told what traffic runs through most (decision 32).
 dist:
 	@scripts/install build
 	@scripts/install dist
-	@echo '== building neokv (profile dist)'
-	@scripts/build dist
+	@echo '== building neokv twice: once to count what traffic runs through, once to optimize for that; half an hour on two cores'
+	@flags="$$(scripts/profile)" && RUSTFLAGS="$$RUSTFLAGS $$flags" scripts/build dist
 	@scripts/dist $(ARGS)
