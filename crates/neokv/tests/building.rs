@@ -52,6 +52,7 @@ impl Workshop {
             .env("NEOKV_LOCK", self.path("Cargo.lock"))
             .env("NEOKV_SOURCES", self.path("sources"))
             .env("NEOKV_UNIT_FILES", "2")
+            .env("NEOKV_LEAST_KB", "1000")
             .env_remove("ROCKSDB_LIB_DIR")
             .env_remove("CXX")
             .stdin(Stdio::null());
@@ -266,6 +267,74 @@ fn two_builds_at_once_compile_it_once() {
 }
 
 #[test]
+fn an_interrupted_build_ends_its_compilers_and_goes_on_later() {
+    let workshop = Workshop::new();
+    // The second unit is compiled for as long as a file is there.
+    let hold = workshop.path("hold");
+    fs::write(&hold, "").unwrap();
+    let pid = workshop.path("compiler-pid");
+    let body = format!(
+        "case \"$*\" in *unit2*) echo $$ >{1}; while [ -e {0} ]; do sleep 0.05; done ;; esac\nexec c++ \"$@\"",
+        hold.display(),
+        pid.display()
+    );
+    let compiler = workshop.compiler(&body);
+    let start = || {
+        let mut command = workshop.script(&[]);
+        command.env("CXX", &compiler).env("NEOKV_JOBS", "1");
+        command
+    };
+    let mut build = start()
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the second unit is compiled", || {
+        fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'))
+    });
+    let signal = |signal: &str, pid: &str| {
+        let mut kill = Command::new("kill");
+        kill.args([signal, pid]).stderr(Stdio::null());
+        kill.status().unwrap().success()
+    };
+    assert!(signal("-TERM", &build.id().to_string()));
+    assert!(!build.wait().unwrap().success());
+    let compiler_pid = fs::read_to_string(&pid).unwrap();
+    wait_until("its compiler has ended", || {
+        !signal("-0", compiler_pid.trim())
+    });
+    fs::remove_file(&hold).unwrap();
+    let next = start().output().unwrap();
+    assert_built(&workshop, &next);
+    assert!(
+        stdout(&next).contains("1 compiled before"),
+        "{}",
+        stdout(&next)
+    );
+}
+
+#[test]
+fn an_object_that_a_power_cut_left_empty_is_compiled_again() {
+    let workshop = Workshop::new();
+    workshop.source("rocksdb/b.cc", "int b() { return nothing_of_that_name; }");
+    assert!(!workshop.run().status.success());
+    let folder = fs::read_dir(workshop.home()).unwrap();
+    let mut objects = folder.flat_map(|entry| {
+        let path = entry.unwrap().path();
+        fs::read_dir(&path)
+            .into_iter()
+            .flatten()
+            .map(|it| it.unwrap().path())
+    });
+    let object = objects
+        .find(|path| path.extension().is_some_and(|it| it == "o"))
+        .expect("the other file's object is kept");
+    fs::write(object, "").unwrap();
+    workshop.source("rocksdb/b.cc", "int b() { return 2; }");
+    assert_built(&workshop, &workshop.run());
+}
+
+#[test]
 fn without_a_network_the_message_says_so() {
     let workshop = Workshop::new();
     let home = workshop.path("cargo-home");
@@ -297,7 +366,11 @@ fn a_disk_without_room_is_told_before_it_is_filled() {
         eprintln!("skipped: mounting a small file system needs root");
         return;
     }
-    let output = workshop.run();
+    let output = workshop
+        .script(&[])
+        .env_remove("NEOKV_LEAST_KB")
+        .output()
+        .unwrap();
     let unmounted = Command::new("umount").arg(&cache).status().unwrap();
     assert!(unmounted.success());
     assert!(!output.status.success());
