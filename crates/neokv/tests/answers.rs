@@ -295,14 +295,16 @@ fn waitaof_knows_what_is_on_disk() {
     assert_eq!(link.say("CONFIG SET log-sync everysec"), "OK");
     link.say("SET k v");
     assert_eq!(link.say("WAITAOF 1 0 0"), "[1 0]");
-    // Nobody syncs: the time ends the wait.
+    // Nobody syncs: there is nothing to wait for.
     assert_eq!(link.say("CONFIG SET log-sync no"), "OK");
     link.say("SET k v");
     assert_eq!(link.say("WAITAOF 1 0 50"), "[0 0]");
+    assert_eq!(link.say("WAITAOF 1 0 0"), "[0 0]");
     link.say("MULTI");
     link.say("WAITAOF 1 0 0");
     assert_eq!(link.say("EXEC"), "[[0 0]]");
     assert_eq!(link.say("CONFIG SET log-sync always"), "OK");
+    assert_eq!(link.say("WAITAOF 1 0 0"), "[0 0]", "until the next write");
     link.say("SET k v");
     assert_eq!(link.say("WAITAOF 1 0 0"), "[1 0]");
 }

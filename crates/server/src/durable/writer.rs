@@ -12,7 +12,7 @@
 //!
 //! **Clients in company.** On a node alone it also waits until enough clients share a sync ([`super::company`]).
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -115,6 +115,9 @@ struct State {
     syncs: AtomicU64,
     /// How many of `writes` are on disk.
     synced_writes: AtomicU64,
+    /// A sync is to come without another write. Set before `writes` counts what it is for, unset after
+    /// `synced_writes` does.
+    is_sync_ahead: AtomicBool,
 }
 
 pub struct LogWriter {
@@ -137,6 +140,7 @@ impl LogWriter {
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
+            is_sync_ahead: AtomicBool::new(false),
         });
         let shared = state.clone();
         let thread = std::thread::Builder::new()
@@ -163,9 +167,13 @@ impl LogWriter {
         self.state.writes.load(Ordering::Acquire)
     }
 
-    /// Whether all before a position is on disk.
-    pub fn is_synced(&self, position: u64) -> bool {
-        self.state.synced_writes.load(Ordering::Acquire) >= position
+    /// Whether all before a position is on disk; `None` if not, and nothing that is on its way will bring it there: with
+    /// `log-sync no`, or because the log failed.
+    pub fn is_synced(&self, position: u64) -> Option<bool> {
+        // In this order: a sync that is not ahead any more is counted.
+        let is_ahead = self.state.is_sync_ahead.load(Ordering::Acquire);
+        let is_synced = self.state.synced_writes.load(Ordering::Acquire) >= position;
+        (is_synced || is_ahead).then_some(is_synced)
     }
 
     /// The clients that write, to be counted.
@@ -264,13 +272,17 @@ impl State {
         }
     }
 
-    /// After a sync, which covers all writes before. Called by the writer only.
-    fn on_synced(&self, ok: bool) {
+    /// After a sync, which covers so many writes. Called by the writer only.
+    fn on_synced(&self, writes: u64, ok: bool) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         if ok {
-            let writes = self.writes.load(Ordering::Relaxed);
             self.synced_writes.store(writes, Ordering::Release);
         }
+    }
+
+    /// Called by the writer only.
+    fn set_sync_ahead(&self, is_ahead: bool) {
+        self.is_sync_ahead.store(is_ahead, Ordering::Release);
     }
 
     fn tell(&self, jobs: usize) {
@@ -324,10 +336,19 @@ fn run(log: &dyn LogStore, state: &State) {
             {
                 patience.wait_for_clients(clients, wait);
             }
-            state.writes.fetch_add(1, Ordering::Release);
-            if sync == LogSync::Always {
-                state.on_synced(failed.is_none());
+            match sync {
+                LogSync::Always => sync_at = None, // it covers what was written before
+                LogSync::EverySecond => {
+                    sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
+                }
+                LogSync::No => {}
             }
+            let written = state.writes.load(Ordering::Relaxed) + 1;
+            if sync == LogSync::Always {
+                state.on_synced(written, failed.is_none());
+            }
+            state.set_sync_ahead(sync_at.is_some() && failed.is_none());
+            state.writes.store(written, Ordering::Release);
             state.tell(ends.len());
             let mut rest = writes.into_iter();
             let mut from = 0;
@@ -343,13 +364,6 @@ fn run(log: &dyn LogStore, state: &State) {
                 }
             }
             sleepers.iter().for_each(|mailbox| mailbox.wake_sleeper());
-            match sync {
-                LogSync::Always => sync_at = None, // it covers what was written before
-                LogSync::EverySecond => {
-                    sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
-                }
-                LogSync::No => {}
-            }
         }
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
@@ -358,7 +372,8 @@ fn run(log: &dyn LogStore, state: &State) {
             {
                 failed = Some(error.to_string());
             }
-            state.on_synced(failed.is_none());
+            state.on_synced(state.writes.load(Ordering::Relaxed), failed.is_none());
+            state.set_sync_ahead(false);
         }
     }
     if failed.is_none() {
@@ -478,6 +493,7 @@ mod tests {
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
+            is_sync_ahead: AtomicBool::new(false),
         }
     }
 
@@ -563,5 +579,38 @@ mod tests {
         log.break_with(LogError::Failed("no disk".into()));
         assert!(send(&writer, vec![write(1, 2)])[0].1.is_err());
         assert!(send(&writer, vec![write(1, 3)])[0].1.is_err());
+        assert_eq!(writer.is_synced(writer.position()), None);
+    }
+
+    #[test]
+    fn who_waits_for_a_sync_knows_whether_one_will_come() {
+        let log = Arc::new(MapLog::new());
+        let writer = LogWriter::start(log.clone(), LogSync::Always, true).expect("a thread");
+        let sent = |index| {
+            assert!(send(&writer, vec![write(1, index)])[0].1.is_ok());
+            writer.is_synced(writer.position())
+        };
+        assert_eq!(sent(1), Some(true));
+        writer.set_sync(LogSync::No);
+        assert_eq!(sent(2), None);
+        // Only with the next write.
+        writer.set_sync(LogSync::Always);
+        assert_eq!(writer.is_synced(writer.position()), None);
+        writer.set_sync(LogSync::EverySecond);
+        assert!(sent(3).is_some());
+        writer.set_sync(LogSync::No);
+        let (position, began) = (writer.position(), Instant::now());
+        while writer.is_synced(position) == Some(false) {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(SHORT);
+        }
+        assert_eq!(writer.is_synced(position), Some(true));
+        writer.set_sync(LogSync::EverySecond);
+        assert!(sent(4).is_some());
+        log.break_with(LogError::Failed("no disk".into()));
+        while writer.is_synced(writer.position()).is_some() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(SHORT);
+        }
     }
 }

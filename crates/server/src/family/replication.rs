@@ -1,8 +1,8 @@
 //! WAIT and WAITAOF: how many replicas have what this session wrote. ROLE and REPLICAOF, for tools that ask.
 //!
 //! A cluster acknowledges a write when a majority has it, so WAIT answers at once unless more are asked for. It counts, for
-//! every region the session wrote to, the followers whose log the leader knows to reach the index that was applied when WAIT
-//! came, and answers the smallest count. Elsewhere led regions are asked for by the session's connection to their leader (a
+//! every region the session wrote to, the followers whose log the leader knows to reach the index up to which writes were
+//! acknowledged when WAIT came, and answers the smallest count. Elsewhere led regions are asked for by the session's connection to their leader (a
 //! node that forwards), else their majority is what is known. A node alone has no replica and answers 0.
 
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ async fn wait_for(session: &mut Session, wanted: Wanted, timeout_ms: u64) -> Res
     let shared = session.shared().clone();
     let writer = shared.durable.as_ref().map(|it| &it.writer);
     let position = writer.map_or(0, |it| it.position());
-    let is_local = || writer.is_some_and(|it| it.is_synced(position));
+    let is_synced = || writer.map_or(Some(false), |it| it.is_synced(position));
     let mut regions = written_regions(session);
     let until = match timeout_ms {
         0 => None,
@@ -195,13 +195,15 @@ async fn wait_for(session: &mut Session, wanted: Wanted, timeout_ms: u64) -> Res
     client.take_unblock();
     let end = loop {
         let (replicas, replicas_max) = count(session, &mut regions).await;
+        let synced = is_synced();
         let have = Have {
             replicas,
             replicas_max,
-            local: is_local(),
+            local: synced.unwrap_or(false),
         };
+        // Who waits for a sync that will not come is told so.
         let is_enough = have.replicas >= wanted.replicas.min(have.replicas_max)
-            && (have.local || !wanted.local);
+            && (have.local || !wanted.local || synced.is_none());
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         if is_enough || is_over || session.in_exec() || client.is_killed() {
             break Ok(have);
