@@ -95,6 +95,15 @@ impl Replica {
         self.node.raft.raft_log.committed
     }
 
+    /// Of the leader: no entry that any leader so far has acknowledged is behind this. Until it has committed one of its own
+    /// term, a new leader does not know how much of its log those before it had committed.
+    pub fn acknowledged_index(&self) -> u64 {
+        match self.node.raft.commit_to_current_term() {
+            true => self.committed_index(),
+            false => self.last_index(),
+        }
+    }
+
     #[inline]
     pub fn applied_index(&self) -> u64 {
         self.node.raft.raft_log.applied

@@ -70,6 +70,8 @@ fn no_service_before_an_entry_of_the_own_term_is_applied() {
     }
     let waits = net.replica(other).applied_index() < net.replica(other).last_index();
     assert!(waits);
+    let replica = net.replica(other);
+    assert_eq!(replica.acknowledged_index(), replica.last_index());
     net.run(600);
     assert!(net.replica(other).is_leader());
     assert!(!net.may_serve(other));
@@ -80,6 +82,8 @@ fn no_service_before_an_entry_of_the_own_term_is_applied() {
     }
     net.until("served", |net| net.waiting_reads(other) == 0);
     assert!(net.may_serve(other));
+    let replica = net.replica(other);
+    assert_eq!(replica.acknowledged_index(), replica.committed_index());
 }
 
 /// The two sides measure by clocks of different rates: 4 % apart from true is within the margin.

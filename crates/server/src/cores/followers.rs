@@ -14,7 +14,7 @@ use super::{Core, RegionId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Followers {
     pub region: RegionId,
-    /// The index that counts; 0 asks for the one that is applied now, which the answer names.
+    /// The index that counts; 0 asks for the one that covers all that was acknowledged by now, which the answer names.
     pub index: u64,
     pub standing: FollowersStanding,
 }
@@ -55,7 +55,7 @@ impl Home {
             return;
         };
         if asked.index == 0 {
-            asked.index = replica.applied_index();
+            asked.index = replica.acknowledged_index();
         }
         let (members, progress) = (replica.members(), replica.progress());
         let voters = progress.iter().filter(|it| members.is_voter(it.replica));
