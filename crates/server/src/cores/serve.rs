@@ -170,13 +170,10 @@ impl Core {
                 false => held.with_view(waiter.db, |view| self.attempt_on(&waiter, &command, view)),
             };
             let Some(reply) = reply else {
-                if let Some(region) = held.region_of(key) {
-                    region.put_waiter_first(db, key, waiter.clone());
-                }
-                if waiter.claim.unserve() {
-                    self.answer_waiter(&waiter, None);
-                }
-                return;
+                return match held.region_of(key) {
+                    Some(region) => self.put_back(region, waiter, db, key),
+                    None => self.unblock_claimed(&waiter),
+                };
             };
             let kept = held.commit().await;
             waiter.claim.served();

@@ -28,6 +28,7 @@ use resp::Args;
 
 use super::Flight;
 use super::member::Serve;
+use crate::cluster::Serving;
 use crate::cores::{BatchBox, Core, Home, Region, RegionId, Waiter, only_key};
 
 /// An entry takes no further batch beyond this size.
@@ -374,14 +375,18 @@ impl Core {
         }
     }
 
-    /// A claimed waiter for whom there was nothing, back to its place in line.
-    pub(super) fn put_back(
+    /// A claimed waiter for whom there was nothing, back to its place in line. If another node leads by now, those in line were
+    /// told then, but not who was claimed.
+    pub(crate) fn put_back(
         &self,
         region: &mut Region,
         waiter: Arc<Waiter>,
         db: DbIndex,
         key: &[u8],
     ) {
+        if region.serving() == Serving::No {
+            return self.unblock_claimed(&waiter);
+        }
         region.put_waiter_first(db, key, waiter.clone());
         if waiter.claim.unserve() {
             self.answer_waiter(&waiter, None);
