@@ -9,14 +9,16 @@
 //! *Invariants*: nothing is applied to the region between the look and the place in line, because one
 //! call on the region's core does both. Entries under way at that moment, and all later ones, change a
 //! key that has a line, which serves it. The look needs what a read needs (a lease, or a confirmed
-//! round): a client whose time is up without an element had nothing at the moment of the look.
+//! round): a client whose time is up without an element had nothing at the moment of the look. The look
+//! changes nothing of the region, so a key whose time has come stays for an entry to remove: the command
+//! itself runs on an empty keyspace of its own, where it finds what it would find here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use base::Refusal;
 use command::{Command, Run, WaitOn};
-use keyspace::View;
+use keyspace::{Keyspace, View};
 use resp::Args;
 
 use crate::cluster::Serving;
@@ -119,8 +121,7 @@ impl Core {
         if self.shared.cluster.is_some() && !self.may_read(region) {
             return Err(Absent::Unsure(region.id));
         }
-        let view = View::one(&mut region.space, db, now_ms, seed, &settings.tuning);
-        let ran = self.find_nothing(batch, view);
+        let ran = self.find_nothing(batch);
         if ran == Ran::Empty {
             batch.put_in_line(self, region);
         }
@@ -153,7 +154,7 @@ impl Core {
         if is_there || self.has_failed() || held.regions().iter().any(|it| names_row(it)) {
             return Ran::Done;
         }
-        let ran = held.with_view_only(db, |view| self.find_nothing(batch, view));
+        let ran = self.find_nothing(batch);
         if ran == Ran::Empty
             && let Some(region) = held.regions_mut().first_mut()
         {
@@ -163,7 +164,7 @@ impl Core {
     }
 
     /// Runs a command none of whose keys exists: it says what is wrong with its arguments, or `Empty`.
-    fn find_nothing(&self, batch: &mut Batch, view: View<'_>) -> Ran {
+    fn find_nothing(&self, batch: &mut Batch) -> Ran {
         let Some(&(stat, db)) = batch.heads.first() else {
             return Ran::Done;
         };
@@ -176,6 +177,10 @@ impl Core {
         };
         let args = batch.commands.args(0);
         let replies = &mut batch.replies;
+        let settings = self.settings().clone();
+        let (now_ms, seed) = (self.now_ms(), self.next_seed());
+        let mut empty = Keyspace::new(seed);
+        let view = View::one(&mut empty, db, now_ms, seed, &settings.tuning);
         let ran = catch_unwind(AssertUnwindSafe(|| {
             self.invoke(&call, view, &args, replies)
         }));
@@ -200,3 +205,7 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "attempt_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! Blocking commands that find nothing.
+
+use std::sync::Arc;
+
+use keyspace::rows::Changes;
+use keyspace::{Expire, Tuning, Txn};
+use resp::Protocol;
+
+use super::*;
+use crate::clients::Client;
+use crate::cluster::Peers;
+use crate::cluster::seats::Seat;
+use crate::cores::{Answer, Claim, Kept, Ticket, Waiter};
+use crate::durable::one_core::{Slow, core, run_alone};
+
+/// A blocking command, with its waiter.
+fn blocking(core: &Core, words: &[&[u8]], ticket: usize) -> BatchBox {
+    let name = std::str::from_utf8(words[0]).unwrap();
+    let mut rows = core.shared.commands.each_row();
+    let (stat, _) = rows.find(|(_, row)| row.name == name).unwrap();
+    let client = Arc::new(Client::new(1, String::new(), String::new(), 0, 0));
+    let mut batch = Batch::new(0, 0, client);
+    batch.writes = true;
+    batch.commands.push_all(words.iter().copied());
+    batch.heads.push((stat as u16, 0));
+    let mut command = Kept::default();
+    command.push_all(words.iter().copied());
+    batch.waiter = Some(Arc::new(Waiter {
+        claim: Claim::default(),
+        core: core.id,
+        ticket,
+        stat,
+        command,
+        db: 0,
+        protocol: Protocol::Resp2,
+    }));
+    batch
+}
+
+/// A key whose time has come is for an entry to remove, on all replicas alike.
+#[test]
+fn a_look_leaves_due_keys_to_the_log() {
+    run_alone(async {
+        let core = core(Arc::new(Slow::default()));
+        core.begin_batch();
+        let deadline_ms = core.now_ms() - 1;
+        {
+            let mut home = core.home.borrow_mut();
+            let space = &mut home.region_mut(0).unwrap().space;
+            space.begin_entry(space.applied_index() + 1);
+            let tuning = Tuning::default();
+            let mut txn = Txn::new(View::one(space, 0, 1, 1, &tuning));
+            for key in [b"list", b"text"] {
+                txn.put_string(key, b"v", Expire::At(deadline_ms));
+            }
+            space.end_entry(1, &mut Changes::new());
+        }
+        for words in [
+            [&b"blpop"[..], b"list", b"text", b"0"],
+            [b"brpop", b"text", b"list", b"0"],
+            [b"bzpopmin", b"text", b"list", b"0"],
+        ] {
+            let mut batch = blocking(&core, &words, 0);
+            assert_eq!(core.look(&mut batch, true).unwrap(), Ran::Empty);
+            let mut home = core.home.borrow_mut();
+            let region = home.region_mut(0).unwrap();
+            assert!(!region.space.has_changes(), "no entry has brought any");
+            let tuning = Tuning::default();
+            assert_eq!(View::one(&mut region.space, 0, 1, 1, &tuning).len(), 2);
+            let member = region.member.as_deref().unwrap();
+            assert!(member.is_expiring(), "their removal is proposed");
+        }
+    });
+}
+
+/// It was claimed when those in line were told that another node leads: nobody else would tell it.
+#[test]
+fn who_finds_nothing_where_another_node_leads_by_now_is_told() {
+    run_alone(async {
+        let core = core(Arc::new(Slow::default()));
+        let key = &b"list"[..];
+        for is_led_here in [true, false] {
+            let ticket = Ticket::new(&core);
+            let batch = blocking(&core, &[b"blpop", key, b"0"], ticket.number());
+            let waiter = batch.waiter.unwrap();
+            assert!(waiter.claim.serve());
+            {
+                let mut home = core.home.borrow_mut();
+                let region = home.region_mut(0).unwrap();
+                let member = region.member.as_deref_mut().unwrap();
+                member.peers = Some(Box::new(Peers::new(Seat::default())));
+                member.failed = !is_led_here;
+                core.put_back(region, waiter.clone(), 0, key);
+                let interest = region.interest_mut(0, key);
+                let line = interest.map(|it| std::mem::take(&mut it.waiters));
+                assert_eq!(line.unwrap_or_default().len(), usize::from(is_led_here));
+            }
+            assert_eq!(waiter.claim.is_over(), !is_led_here);
+            if is_led_here {
+                ticket.close();
+                continue;
+            }
+            let Answer::Served(Some(reply)) = ticket.await else {
+                panic!("another answer");
+            };
+            assert!(reply.starts_with(b"-UNBLOCKED "));
+        }
+    });
+}
