@@ -361,6 +361,42 @@ fn waiting_for_what_does_not_exist_writes_no_log() {
     }
 }
 
+/// Milliseconds by the clock of the node.
+fn now_ms(link: &mut Link) -> u64 {
+    let time = link.say("TIME");
+    let mut words = time.trim_matches(['[', ']']).split(' ');
+    let mut next = || words.next().expect("a word").parse::<u64>();
+    let (seconds, micros) = (next().expect("seconds"), next().expect("microseconds"));
+    seconds * 1000 + micros / 1000
+}
+
+/// The node looks for such keys ten times a second: most of the rounds are faster.
+#[test]
+fn a_key_whose_time_has_come_is_removed_by_the_log() {
+    for server in [alone(1), alone(2), cluster(2)] {
+        let mut link = link(&server);
+        let mut expired = 0;
+        for round in 0..30 {
+            let deadline_ms = now_ms(&mut link) + 20;
+            for line in [
+                format!("RPUSH {{t}}{round} 1 2"),
+                format!("PEXPIREAT {{t}}{round} {deadline_ms}"),
+            ] {
+                assert!(!link.say(&line).starts_with('-'), "{line}");
+            }
+            // Of a slow node, PEXPIREAT may have removed it.
+            expired += u64::from(now_ms(&mut link) < deadline_ms);
+            until("its time has come", || now_ms(&mut link) > deadline_ms);
+            let line = format!("BLPOP {{t}}{round} 0.001");
+            assert_eq!(link.say(&line), "nil", "{line}");
+        }
+        until("all are removed", || {
+            field(&mut link, "stats", "expired_keys") >= expired
+        });
+        assert_eq!(link.say("DBSIZE"), "0");
+    }
+}
+
 #[test]
 fn who_waits_is_served_by_what_comes_through_the_log() {
     for server in [alone(2), cluster(2)] {
