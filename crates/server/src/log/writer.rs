@@ -1,18 +1,19 @@
 //! Where lines go: through a bounded queue to one thread, which writes them.
 //!
 //! A pipe that nobody empties or a disk that hangs makes that thread wait, never a core: when the queue
-//! is full, lines are left out, and how many is told once there is room again. A closed pipe and a full
-//! disk are ignored.
+//! is full, lines are left out, and how many is told once the thread can write again. That note does not
+//! go through the queue, which is full just then. A closed pipe and a full disk are ignored.
 //!
 //! A file is opened anew for every batch of lines, so that whoever rotates logs only has to rename it.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -20,6 +21,13 @@ use tracing_subscriber::fmt::MakeWriter;
 const WAITING: usize = 1024;
 /// Written at once.
 const BATCH_BYTES: usize = 64 << 10;
+/// Between two tries to put something into a full queue.
+const PAUSE: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// Lines of the thread that writes; only there it is `Some`.
+    static NOTES: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
 
 enum Job {
     Line(Vec<u8>),
@@ -50,10 +58,17 @@ impl Lines {
 
     /// Waits until all lines are written, but not longer than `most`.
     pub fn flush(&self, most: Duration) {
+        let deadline = Instant::now() + most;
         let (done, is_done) = sync_channel(1);
-        if self.queue.try_send(Job::Flush(done)).is_ok() {
-            let _ = is_done.recv_timeout(most);
+        let mut job = Job::Flush(done);
+        while let Err(error) = self.queue.try_send(job) {
+            match error {
+                TrySendError::Full(again) if Instant::now() < deadline => job = again,
+                _ => return,
+            }
+            std::thread::sleep(PAUSE);
         }
+        let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -68,7 +83,15 @@ impl<'a> MakeWriter<'a> for Lines {
 impl Write for &Lines {
     /// One call is one event, and becomes one line whatever is in it.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        if self.queue.try_send(Job::Line(one_line(event))).is_err() {
+        let line = one_line(event);
+        let is_note = NOTES.with_borrow_mut(|notes| match notes {
+            Some(notes) => {
+                notes.extend_from_slice(&line);
+                true
+            }
+            None => false,
+        });
+        if !is_note && self.queue.try_send(Job::Line(line)).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
         Ok(event.len())
@@ -80,6 +103,7 @@ impl Write for &Lines {
 }
 
 fn run(jobs: &Receiver<Job>, file: Option<PathBuf>, left_out: &AtomicU64) {
+    NOTES.set(Some(Vec::new()));
     let mut batch = Vec::new();
     while let Ok(first) = jobs.recv() {
         batch.clear();
@@ -94,14 +118,7 @@ fn run(jobs: &Receiver<Job>, file: Option<PathBuf>, left_out: &AtomicU64) {
                 next = jobs.try_recv().ok();
             }
         }
-        // A log that nobody takes is no reason to stop.
-        let _ = match &file {
-            Some(path) => open(path).and_then(|mut file| file.write_all(&batch)),
-            None => to_stdout(&batch),
-        };
-        if let Some(done) = flushed {
-            let _ = done.send(());
-        }
+        write(file.as_deref(), &batch);
         let lines = left_out.swap(0, Ordering::Relaxed);
         if lines > 0 {
             tracing::warn!(
@@ -109,7 +126,22 @@ fn run(jobs: &Receiver<Job>, file: Option<PathBuf>, left_out: &AtomicU64) {
                 "log lines were left out: they were not taken in time"
             );
         }
+        let notes = NOTES.with_borrow_mut(|notes| notes.replace(Vec::new()));
+        if let Some(notes) = notes.filter(|notes| !notes.is_empty()) {
+            write(file.as_deref(), &notes);
+        }
+        if let Some(done) = flushed {
+            let _ = done.send(());
+        }
     }
+}
+
+/// A log that nobody takes is no reason to stop.
+fn write(file: Option<&Path>, lines: &[u8]) {
+    let _ = match file {
+        Some(path) => open(path).and_then(|mut file| file.write_all(lines)),
+        None => to_stdout(lines),
+    };
 }
 
 /// Ends of lines inside as `\n`: a name that a client chose must not look like an event.
@@ -157,23 +189,45 @@ mod tests {
         assert!(Lines::start(Some(folder.path())).is_err());
     }
 
-    #[test]
-    fn who_writes_never_waits() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+    /// A pipe and its reader, who has not read yet. It has both ends, so that opening it does not wait.
+    fn pipe(folder: &Path) -> (PathBuf, File) {
+        let pipe = folder.join("pipe");
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
         // SAFETY: the name is a C string that lives through the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        // Both ends, so that opening it does not wait; nobody reads.
-        let _reader = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&pipe)
-            .unwrap();
+        let reader = OpenOptions::new().read(true).write(true).open(&pipe);
+        (pipe, reader.unwrap())
+    }
+
+    #[test]
+    fn who_writes_never_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, _reader) = pipe(folder.path());
         let lines = Lines::start(Some(&pipe)).unwrap();
         for _ in 0..4 * WAITING {
             (&lines).write_all(&[b'x'; 1000]).unwrap();
         }
         assert!(lines.left_out.load(Ordering::Relaxed) > 0);
+        // The end of the process does not wait for ever, either.
+        lines.flush(PAUSE);
+    }
+
+    #[test]
+    fn a_flush_waits_for_room_in_the_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, reader) = pipe(folder.path());
+        let lines = Lines::start(Some(&pipe)).unwrap();
+        while lines.left_out.load(Ordering::Relaxed) == 0 {
+            (&lines).write_all(&[b'x'; 1000]).unwrap();
+        }
+        let (seen, is_seen) = sync_channel(1);
+        std::thread::spawn(move || {
+            let mut text = io::BufRead::lines(io::BufReader::new(reader));
+            let _ = seen.send(text.any(|line| line.unwrap() == "the end"));
+        });
+        lines.flush(Duration::from_secs(60));
+        // All is written, so there is room.
+        (&lines).write_all(b"the end").unwrap();
+        assert_eq!(is_seen.recv_timeout(Duration::from_secs(60)), Ok(true));
     }
 }

@@ -42,7 +42,7 @@ pub struct Settings {
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
-    /// `None`: as it is best for this kind of node.
+    /// Whether the threads of the node run with the scheduling policy SCHED_BATCH.
     pub sched_batch: bool,
     pub redis_port: u16,
     /// 0: none.
