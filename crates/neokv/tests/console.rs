@@ -2,7 +2,7 @@
 
 mod process;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -12,7 +12,7 @@ use process::Server;
 fn neokv(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
     command.arg("cli").args(args).stdin(Stdio::null());
-    for name in ["NEOKV_PASSWORD", "REDISCLI_AUTH"] {
+    for name in ["NEOKV_PASSWORD", "REDISCLI_AUTH", "NEOKV_REQUIREPASS"] {
         command.env_remove(name);
     }
     command
@@ -45,9 +45,12 @@ fn piped(port: u16, args: &[&str], input: &[u8]) -> Output {
 
 #[test]
 fn prints_what_redis_cli_prints() {
-    let Some(redis) = Server::redis() else {
+    let Some(redis) = Server::redis_7_0() else {
         return;
     };
+    if !process::is_7_0("redis-cli") {
+        return;
+    }
     let port = redis.port.to_string();
     let fill = b"set text hello\nrpush list a 'b c' \"x\\ty\\x01\\xff\\\"\\\\\"\nhset hash f v g w\nzadd zset 1.5 m 2 n\nsadd set one\n\
                  rpush long 1 2 3 4 5 6 7 8 9 10 11\n";
@@ -129,9 +132,13 @@ fn one_command_and_its_exit_status() {
     let (status, _, err) = said(server.port, &["-n", "99", "get", "k"]);
     assert_eq!(status, 1);
     assert!(
-        err.contains("SELECT: ERR DB index is out of range"),
+        err.contains("SELECT 99 failed: ERR DB index is out of range"),
         "{err}"
     );
+    // Nothing goes to another database than the one asked for.
+    let (status, out, _) = said(server.port, &["-n", "99", "flushdb"]);
+    assert_eq!((status, out.as_str()), (1, ""));
+    assert_eq!(said(server.port, &["get", "k"]).1, "--a_b\n");
     // Bytes that are no text, as the last argument.
     let output = piped(server.port, &["-x", "set", "bytes"], b"\xff\0\n");
     assert_eq!(output.stdout, b"OK\n");
@@ -174,30 +181,32 @@ fn commands_from_a_pipe() {
     assert_eq!(piped(server.port, &[], b"ping").stdout, b"PONG\n");
 }
 
-#[test]
-fn a_prompt_on_a_terminal() {
-    let server = Server::neokv(1);
+/// What a terminal shows when a person types these lines and `quit`.
+fn typed(port: u16, args: &[&str], lines: &str) -> String {
     let program = env!("CARGO_BIN_EXE_neokv");
-    // `script` gives it a terminal.
+    let command = format!("{program} cli -p {port} {}", args.join(" "));
     let mut child = Command::new("script")
-        .args(["-qec", &format!("{program} cli -p {}", server.port)])
-        .arg("/dev/null")
+        .args(["-qec", &command, "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("`script` is part of every Debian");
     let mut stdin = child.stdin.take().unwrap();
-    stdin
-        .write_all(b"set a 'x y'\nget a\nselect 1\nmulti\ndiscard\nhelp\nquit\n")
-        .unwrap();
-    let mut text = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
-    assert!(child.wait().unwrap().success());
+    stdin.write_all(lines.as_bytes()).unwrap();
+    stdin.write_all(b"quit\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_prompt_on_a_terminal() {
+    let server = Server::neokv(1);
+    let text = typed(
+        server.port,
+        &[],
+        "set a 'x y'\nget a\nselect 1\nmulti\ndiscard\nhelp\n",
+    );
     let port = server.port;
     for expected in [
         format!("127.0.0.1:{port}> "),
@@ -223,14 +232,53 @@ fn passwords() {
     ] {
         assert_eq!(said(server.port, &[more, &["ping"]].concat()).1, "PONG\n");
     }
-    let (status, _, err) = said(server.port, &["-a", "wrong", "ping"]);
-    assert_eq!(status, 1);
-    assert!(err.contains("AUTH: WRONGPASS"), "{err}");
-    let port = server.port.to_string();
-    for name in ["NEOKV_PASSWORD", "REDISCLI_AUTH"] {
-        let output = neokv(&["-p", &port, "ping"]).env(name, "-secret").output();
-        assert_eq!(output.unwrap().stdout, b"PONG\n");
+    for more in [&[][..], &["-3"]] {
+        let (status, out, err) = said(
+            server.port,
+            &[more, &["-a", "wrong", "get", "a"][..]].concat(),
+        );
+        assert_eq!(status, 1);
+        assert!(out.starts_with("NOAUTH"), "{out}");
+        assert!(err.contains("AUTH failed: WRONGPASS"), "{err}");
+        assert!(!err.contains("wrong"), "{err}");
     }
+    let port = server.port.to_string();
+    // From the first of them that is set.
+    let names = ["NEOKV_PASSWORD", "REDISCLI_AUTH", "NEOKV_REQUIREPASS"];
+    for (at, name) in names.iter().enumerate() {
+        let later = names[at + 1..].iter().map(|name| (name, "wrong"));
+        let output = neokv(&["-p", &port, "ping"])
+            .env(name, "-secret")
+            .envs(later)
+            .output();
+        let output = output.unwrap();
+        assert_eq!(
+            (&*output.stdout, &*output.stderr),
+            (&b"PONG\n"[..], &b""[..])
+        );
+    }
+    // A wrong one leaves the connection to those who know the right one.
+    let output = piped(server.port, &["-a", "wrong"], b"auth -secret\nping\n");
+    assert_eq!(output.stdout, b"OK\nPONG\n");
+    assert!(output.status.success());
+    let text = typed(
+        server.port,
+        &["-a", "wrong", "-n", "3"],
+        "auth -secret\nselect 2\nping\n",
+    );
+    for expected in [
+        "AUTH failed: WRONGPASS",
+        "SELECT 3 failed: NOAUTH",
+        "[2]> ",
+        "PONG",
+    ] {
+        assert!(text.contains(expected), "{expected}:\n{text}");
+    }
+    // Where none is needed, it is told, and no more.
+    let open = Server::neokv(1);
+    let (status, out, err) = said(open.port, &["-a", "x", "ping"]);
+    assert_eq!((status, out.as_str()), (0, "PONG\n"));
+    assert!(err.contains("AUTH failed: ERR AUTH <password>"), "{err}");
     assert_eq!(
         piped(server.port, &[], b"auth -secret\nping\n").stdout,
         b"OK\nPONG\n"
@@ -308,6 +356,31 @@ fn a_redirect_to_a_dead_node_is_asked_for_again() {
     assert_eq!(said(here, &["-c", "get", "k"]).1, "mine\n");
 }
 
+/// While a leader is being chosen there is no answer yet; outside of a cluster it is one like others.
+#[test]
+fn a_slot_without_a_leader_is_asked_for_again() {
+    let down = "-CLUSTERDOWN no leader\r\n";
+    let (here, asked) = scripted(vec![
+        vec![
+            down.into(),
+            "-TRYAGAIN the leader is changing\r\n".into(),
+            "$1\r\nv\r\n".into(),
+        ],
+        vec![down.into()],
+        // Of a transaction there is nothing left to send again.
+        vec!["+OK\r\n".into(), down.into()],
+    ]);
+    assert_eq!(
+        said(here, &["-c", "get", "k"]),
+        (0, "v\n".into(), "".into())
+    );
+    assert_eq!(said(here, &["get", "k"]).1, "CLUSTERDOWN no leader\n\n");
+    let output = piped(here, &["-c"], b"multi\nexec\n");
+    assert_eq!(output.stdout, b"OK\nCLUSTERDOWN no leader\n\n");
+    let all = ["get k", "get k", "get k", "get k", "multi", "exec"];
+    assert_eq!(asked.join().unwrap(), all);
+}
+
 #[test]
 fn whatever_answers() {
     let nested = "*1\r\n".repeat(1_000_000);
@@ -357,26 +430,42 @@ fn messages_between_answers() {
     );
 }
 
+/// Also if a command before it was refused.
 #[test]
 fn monitor_goes_on_until_the_node_ends() {
-    let mut server = Server::neokv(1);
-    let port = server.port.to_string();
-    let mut child = neokv(&["-p", &port, "monitor"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = child.stdout.take().unwrap();
-    let mut seen = Vec::new();
-    while seen != b"OK\n" {
-        let mut byte = [0];
-        out.read_exact(&mut byte).unwrap();
-        seen.push(byte[0]);
+    for before in ["", "nope\n"] {
+        let mut server = Server::neokv(1);
+        let port = server.port.to_string();
+        let mut child = neokv(&["-p", &port])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        write!(input, "{before}monitor\nping\n").unwrap();
+        drop(input);
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while line != "OK\n" {
+            line.clear();
+            assert_ne!(out.read_line(&mut line).unwrap(), 0);
+        }
+        run(server.port, &["set", "watched", "1"]);
+        server.kill_and_restart();
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("\"set\" \"watched\" \"1\""), "{rest}");
+        assert!(!rest.contains("\"ping\""), "{rest}");
+        assert_eq!(child.wait().unwrap().code(), Some(1));
     }
-    run(server.port, &["set", "watched", "1"]);
-    server.kill_and_restart();
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("\"set\" \"watched\" \"1\""), "{rest}");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// Within a transaction it waits for EXEC, as any command.
+#[test]
+fn a_queued_command_is_answered() {
+    let answers = ["+OK\r\n", "+QUEUED\r\n", "+OK\r\n"];
+    let (port, _) = scripted(vec![answers.map(String::from).into()]);
+    let output = piped(port, &[], b"multi\nsubscribe c\ndiscard\n");
+    assert_eq!(output.stdout, b"OK\nQUEUED\nOK\n");
 }

@@ -1,4 +1,4 @@
-//! The command line of `neokv cli`. Its flags are those of redis-cli, so `-h` is the host; help is `--help`.
+//! The command line of `neokv cli`. Its flags are the commonest of redis-cli, so `-h` is the host; help is `--help`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,8 +12,9 @@ pub fn command() -> Command {
         .about("Talk to a node: one command, commands from a pipe, or a prompt")
         .long_about(
             "Talk to a node: one command, commands from a pipe (one per line), or a prompt if standard input is a \
-             terminal.\n\nFlags are those of redis-cli, and so is the output: numbered and quoted on a terminal, raw \
-             otherwise. Exit status 1 if an answer is an error, or if there is none.",
+             terminal.\n\nFlags are the commonest of redis-cli, and the output is as there: numbered and quoted on a \
+             terminal, raw otherwise. Without -a, the password is that of the first of the variables \
+             NEOKV_PASSWORD, REDISCLI_AUTH and NEOKV_REQUIREPASS (which also sets a server's own) that is not empty. Exit status 1 if an answer is an error, or if there is none.",
         )
         .disable_help_flag(true)
         .arg(value("host", 'h', "HOST", "Host of the node").default_value("127.0.0.1"))
@@ -23,7 +24,7 @@ pub fn command() -> Command {
                 .default_value("6379"),
         )
         .arg(
-            value("password", 'a', "TEXT", "Password; better given by NEOKV_PASSWORD or REDISCLI_AUTH")
+            value("password", 'a', "TEXT", "Password; better given by NEOKV_PASSWORD, REDISCLI_AUTH or NEOKV_REQUIREPASS")
                 .aliases(["pass"])
                 .allow_hyphen_values(true),
         )
@@ -100,7 +101,8 @@ pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
         user: text("user"),
         password: text("password")
             .or_else(|| variable("NEOKV_PASSWORD"))
-            .or_else(|| variable("REDISCLI_AUTH")),
+            .or_else(|| variable("REDISCLI_AUTH"))
+            .or_else(|| variable("NEOKV_REQUIREPASS")),
         db: matches.get_one::<u32>("db").copied().unwrap_or(0),
         cluster: matches.get_flag("cluster"),
         resp3: matches.get_flag("resp3"),

@@ -1,7 +1,7 @@
 //! `neokv cli`: a small Redis client for people and scripts.
 //!
 //! ```text
-//!   flags     what may be asked for, named as redis-cli names it
+//!   flags     what may be asked for; the commonest flags of redis-cli, with their names
 //!   session   one connection that is made again when needed, and follows redirects with `-c`
 //!   show      answers as text: for people, or raw for programs
 //! ```
@@ -166,15 +166,16 @@ impl Console {
         for event in on_way {
             self.show(&event)?;
         }
-        match answer {
-            Ok(answer) => self.show(&answer)?,
+        let mut answer = match answer {
+            Ok(answer) => answer,
             // It does not answer when it obeys.
             Err(_) if is(first, "shutdown") => return Ok(()),
             Err(why) => return Err(Stop::Failed(why)),
-        }
-        while endless && !self.refused {
-            let next = self.session.next().map_err(Stop::Failed)?;
-            self.show(&next)?;
+        };
+        self.show(&answer)?;
+        while endless && !is_over(&answer) {
+            answer = self.session.next().map_err(Stop::Failed)?;
+            self.show(&answer)?;
         }
         Ok(())
     }
@@ -190,6 +191,15 @@ impl Console {
         }
         self.out.write_all(&text)?;
         Ok(self.out.flush()?)
+    }
+}
+
+/// Whether nothing follows this answer to a command that is endless: it was refused, or waits for EXEC.
+fn is_over(answer: &Answer) -> bool {
+    match answer {
+        Answer::Error(_) => true,
+        Answer::Status(text) => text == b"QUEUED",
+        _ => false,
     }
 }
 

@@ -1,9 +1,13 @@
 //! The session of a console: a connection that is made when it is needed, and what has to be said on every new one
 //! (password, protocol, database).
 //!
-//! A redirect may lead to a node that has just died: then the node that gave it is asked again, until the others have
-//! chosen a leader. Otherwise a command is sent once. If the connection breaks, nobody knows whether the node ran it: that is told, and the next
-//! command makes a new connection.
+//! In a cluster (`-c`) a node may answer that a slot has no leader just now, or redirect to a node that has just died:
+//! then it is asked again for a while, until the others have chosen a leader. Such an answer says that nothing happened.
+//! Otherwise a command is sent once. If the connection breaks, nobody knows whether the node ran it: that is told, and
+//! the next command makes a new connection.
+//!
+//! As with redis-cli, a password that is refused is told and the connection kept: one may type another, and a node
+//! without a password needs none. But no command goes to another database than the one asked for.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +16,7 @@ use crate::client::{Answer, Connection};
 
 /// How often one command is sent on to another node.
 const REDIRECTS_MAX: usize = 16;
-/// How long a redirect to a dead node is asked for anew.
+/// How long a node is asked again while a leader is being chosen.
 const TAKEOVER_MAX: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -65,15 +69,14 @@ impl Session {
         let mut connection = Connection::open(at, None)
             .map_err(|why| format!("{at} does not answer: {why}; is the node running?"))?;
         self.in_transaction = false;
-        let user = self.user.as_deref().unwrap_or("default");
-        let password = self.password.as_deref();
         let mut first: Vec<Vec<&str>> = Vec::new();
-        match password {
-            Some(password) if self.resp3 => first.push(vec!["HELLO", "3", "AUTH", user, password]),
-            Some(password) if self.user.is_some() => first.push(vec!["AUTH", user, password]),
-            Some(password) => first.push(vec!["AUTH", password]),
-            None if self.resp3 => first.push(vec!["HELLO", "3"]),
-            None => {}
+        match (&self.user, &self.password) {
+            (Some(user), Some(password)) => first.push(vec!["AUTH", user, password]),
+            (None, Some(password)) => first.push(vec!["AUTH", password]),
+            (_, None) => {}
+        }
+        if self.resp3 {
+            first.push(vec!["HELLO", "3"]);
         }
         let db = self.db.to_string();
         if self.db != 0 {
@@ -81,14 +84,17 @@ impl Session {
         }
         for words in first {
             let answer = connection.ask(&words);
-            let name = words.first().copied().unwrap_or_default();
-            match answer.map_err(|why| format!("{at}: {why}"))? {
-                Answer::Error(why) => {
-                    let why = String::from_utf8_lossy(&why).into_owned();
-                    return Err(format!("{at}: {name}: {why}"));
-                }
-                _ => continue,
+            let answer = answer.map_err(|why| format!("{at}: {why}"))?;
+            let Some(why) = refusal(&words, &answer) else {
+                continue;
+            };
+            if words.first() == Some(&"SELECT") {
+                let why = format!("{at}: {why}");
+                self.connection = Some(connection);
+                self.db = 0;
+                return Err(why);
             }
+            eprintln!("neokv: {at}: {why}");
         }
         self.connection = Some(connection);
         Ok(())
@@ -107,15 +113,16 @@ impl Session {
         let mut before: Option<String> = None;
         while redirects < REDIRECTS_MAX {
             if let Err(why) = self.connect() {
+                let is_dead = self.connection.is_none();
                 match before.take() {
-                    Some(address) if Instant::now() < deadline => self.address = address,
+                    Some(address) if is_dead && Instant::now() < deadline => self.address = address,
                     _ => return Err(why),
                 }
                 std::thread::sleep(ASK_AGAIN);
                 (asking, redirects) = (false, 0);
                 continue;
             }
-            if std::mem::take(&mut asking) {
+            if asking {
                 self.send(&[b"ASKING"])?;
                 self.next()?;
             }
@@ -127,6 +134,14 @@ impl Session {
                 }
             };
             let redirect = match &answer {
+                Answer::Error(why) if self.cluster && self.is_soon_better(why) => {
+                    if Instant::now() < deadline {
+                        std::thread::sleep(ASK_AGAIN);
+                        redirects = 0;
+                        continue;
+                    }
+                    None
+                }
                 Answer::Error(why) if self.cluster => Redirect::read(why, &self.address),
                 _ => None,
             };
@@ -145,6 +160,12 @@ impl Session {
             asking = redirect.asking;
         }
         Err(format!("redirected {REDIRECTS_MAX} times; try again"))
+    }
+
+    /// Whether the node did nothing and may soon do it. A transaction cannot be sent again from here.
+    fn is_soon_better(&self, error: &[u8]) -> bool {
+        let word = error.split(|&byte| byte == b' ').next();
+        matches!(word, Some(b"CLUSTERDOWN" | b"TRYAGAIN")) && !self.in_transaction
     }
 
     fn send(&mut self, words: &[impl AsRef<[u8]>]) -> Result<(), String> {
@@ -197,6 +218,18 @@ impl Session {
             (self.db, self.resp3) = (0, false);
         }
     }
+}
+
+/// Why the node does not obey, if it does not; the password is not told.
+fn refusal(words: &[&str], answer: &Answer) -> Option<String> {
+    let Answer::Error(why) = answer else {
+        return None;
+    };
+    let words = match words {
+        ["AUTH", ..] => "AUTH".into(),
+        _ => words.join(" "),
+    };
+    Some(format!("{words} failed: {}", String::from_utf8_lossy(why)))
 }
 
 fn address(host: &str, port: u16) -> String {

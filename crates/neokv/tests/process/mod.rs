@@ -89,6 +89,13 @@ impl Server {
         }))
     }
 
+    /// As [`Server::redis`], for tests of what another version does otherwise.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn redis_7_0() -> Option<Server> {
+        let server = Server::redis()?;
+        is_7_0("redis-server").then_some(server)
+    }
+
     fn start(program: &str, arguments: impl Fn(&mut Command, u16) + 'static) -> Server {
         let start = Start {
             program: program.into(),
@@ -178,6 +185,26 @@ impl Start {
         let child = child.unwrap_or_else(|err| panic!("{}: {err}", self.program.display()));
         (child, port)
     }
+}
+
+/// Whether a program of Redis is of version 7.0, which this test needs. CI does not accept another.
+#[allow(dead_code)] // not every test file needs it
+pub fn is_7_0(program: &str) -> bool {
+    let output = Command::new(program).arg("--version").output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let said = said.unwrap_or_else(|error| error.to_string());
+    // `Redis server v=7.0.15 …`, `redis-cli 7.0.15`
+    let mut words = said.split([' ', '=']);
+    let is_it = words.any(|word| word.starts_with("7.0."));
+    if !is_it {
+        let text = format!(
+            "this test compares with {program} 7.0, here is: {}",
+            said.trim()
+        );
+        assert!(std::env::var_os("CI").is_none(), "{text}");
+        eprintln!("SKIPPED: {text}");
+    }
+    is_it
 }
 
 fn owned(settings: &[&str]) -> Vec<String> {
