@@ -273,3 +273,25 @@ fn a_key_that_was_given_another_deadline_stays() {
     assert_eq!(durable.space.expired(), before + 1);
     durable.end(5);
 }
+
+/// The same on the leader, on followers and on replay: an entry that names a deadline never removes a key
+/// that has another, whether that has come or not.
+#[test]
+fn a_deadline_that_has_come_is_compared_as_expiry_compares_it() {
+    for (given, gone) in [(99, false), (100_001, false), (100_000, true)] {
+        for now_ms in [2, 200_000] {
+            let mut durable = filled();
+            durable.space.begin_entry(2);
+            let evicted = durable.space.evict_key(0, b"key0", Some(given), now_ms);
+            assert_eq!(evicted, gone && now_ms == 2, "{given} at {now_ms}");
+            let expired = durable.space.expired();
+            assert_eq!(
+                expired,
+                u64::from(gone && now_ms > 2),
+                "{given} at {now_ms}"
+            );
+            assert_eq!(durable.space.db_stats(0).0, 100 - usize::from(gone));
+            durable.end(2);
+        }
+    }
+}
