@@ -89,6 +89,28 @@ enum Chosen {
     Busy,
 }
 
+/// Rows of a region are being read to find keys to give up, however that ends.
+struct Warming {
+    core: Rc<Core>,
+    id: RegionId,
+}
+
+impl Warming {
+    fn begin(core: &Rc<Core>, id: RegionId) -> Warming {
+        core.warming.borrow_mut().insert(id);
+        Warming {
+            core: core.clone(),
+            id,
+        }
+    }
+}
+
+impl Drop for Warming {
+    fn drop(&mut self) {
+        self.core.warming.borrow_mut().remove(&self.id);
+    }
+}
+
 impl Core {
     /// What the data set may have; `None` if nothing is evicted.
     fn most_data_bytes(&self) -> Option<u64> {
@@ -259,7 +281,7 @@ impl Core {
         let Some(member) = region.member.as_deref_mut() else {
             return Chosen::Victims(Vec::new());
         };
-        if member.failed || member.is_evicting() || member.eviction.is_warming {
+        if member.failed || member.is_evicting() || self.warming.borrow().contains(&id) {
             return Chosen::Busy;
         }
         // The same as the last time if that has met rows that are not in memory.
@@ -272,7 +294,6 @@ impl Core {
             let rows = space.take_cold();
             space.take_missing();
             if victims.is_empty() {
-                member.eviction.is_warming = true;
                 return Chosen::Cold(rows);
             }
         }
@@ -283,13 +304,14 @@ impl Core {
 
     fn warm_for_eviction(self: &Rc<Self>, id: RegionId, rows: Vec<ColdRows>) {
         let core = self.clone();
+        let warming = Warming::begin(self, id);
         tokio::task::spawn_local(async move {
             let tries = core.with_member(id, |member| {
                 member.eviction.tries = member.eviction.tries.saturating_add(1);
                 member.eviction.tries - 1
             });
             core.warm(rows, tries.unwrap_or(0)).await;
-            core.with_member(id, |member| member.eviction.is_warming = false);
+            drop(warming);
             core.ask_for_eviction();
         });
     }
