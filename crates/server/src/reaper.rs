@@ -2,7 +2,7 @@
 //!
 //! What waits for it is no data any more: `maxmemory` does not count it ([`pending_bytes`]). So that it
 //! does not grow without bounds when values are replaced faster than one thread frees them, what comes
-//! on top of [`MOST_BYTES`] is freed where it is.
+//! when more than [`MOST_BYTES`] wait is freed where it is.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ pub fn send(garbage: Vec<Garbage>) {
     let mut handed = Vec::with_capacity(garbage.len());
     for value in garbage {
         let bytes = value.bytes();
-        if bytes > 0 && pending_bytes() + bytes > MOST_BYTES {
+        if must_be_freed_here(bytes) {
             drop(value);
             continue;
         }
@@ -73,6 +73,11 @@ pub fn send(garbage: Vec<Garbage>) {
     }
 }
 
+/// Whatever its size, one value is taken while those before it are few.
+fn must_be_freed_here(bytes: usize) -> bool {
+    bytes > 0 && pending_bytes() > MOST_BYTES
+}
+
 fn count_in(bytes: usize) {
     match bytes {
         0 => PENDING_UNKNOWN.fetch_add(1, Ordering::Relaxed),
@@ -85,4 +90,19 @@ fn count_out(bytes: usize) {
         0 => PENDING_UNKNOWN.fetch_sub(1, Ordering::Relaxed),
         _ => PENDING_BYTES.fetch_sub(bytes, Ordering::Relaxed),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_big_value_is_handed_over_and_what_comes_behind_it_is_not() {
+        assert!(!must_be_freed_here(10 * MOST_BYTES));
+        count_in(10 * MOST_BYTES);
+        assert!(must_be_freed_here(1));
+        assert!(!must_be_freed_here(0), "nobody knows how long that takes");
+        count_out(10 * MOST_BYTES);
+        assert!(!must_be_freed_here(1));
+    }
 }
