@@ -13,8 +13,8 @@ use super::chunk::{self, Chunk};
 use super::chunks::{Chunks, Limit, remove_equal_in};
 use super::element::Form;
 use super::on_rows;
+use crate::Tuning;
 use crate::rows::{Handle, Walk};
-use crate::{Tuning, weight};
 
 #[derive(Clone)]
 pub struct List {
@@ -161,7 +161,7 @@ impl List {
         match &self.shape {
             Shape::Small(chunk) => chunk.used(),
             Shape::Big(chunks) => chunks.used,
-            Shape::Rows(handle) => weight::on_rows(handle.len()),
+            Shape::Rows(handle) => handle.weight(),
         }
     }
 

@@ -131,6 +131,7 @@ pub struct Core {
     /// Regions whose rows are being read to find keys to give up. Not in the region: that may be lent when
     /// they are read.
     pub(crate) warming: RefCell<BTreeSet<RegionId>>,
+    pub(crate) weighings: RefCell<crate::durable::Weighings>,
     /// What the regions had counted a second ago.
     noted: RefCell<count::Noted>,
     stopping: Cell<bool>,
@@ -178,6 +179,7 @@ impl Core {
             eviction_asked: Cell::new(false),
             is_evicting: Cell::new(false),
             warming: RefCell::default(),
+            weighings: RefCell::default(),
             noted: RefCell::default(),
             stopping: Cell::new(false),
             serving: Cell::new(false),
