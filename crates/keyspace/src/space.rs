@@ -424,7 +424,7 @@ impl Keyspace {
         if look.elements().is_some_and(|n| n > GARBAGE_ELEMENTS)
             || look.raw_capacity() > GARBAGE_BYTES
         {
-            let bytes = look.weight();
+            let bytes = look.freed_bytes();
             self.garbage.push(Garbage::new(entry, bytes));
         }
     }

@@ -225,6 +225,34 @@ fn collections_count_what_they_hold() {
     assert!((10..24).contains(&there), "{there} sets of 300 KB in 6 MB");
 }
 
+/// What is counted for a big collection goes with it, though after a start it is only in its rows, where its elements have no bytes.
+#[test]
+fn a_big_collection_on_disk_goes_with_all_it_counts() {
+    let mut node = Limited::new("allkeys-lru");
+    node.write("k", 100, None);
+    let value = "v".repeat(800);
+    for start in (0..5000).step_by(500) {
+        let fields: Vec<_> = (start..start + 500).map(|i| (i, &value)).collect();
+        let () = node.client.hset_multiple("hash", &fields).unwrap();
+    }
+    node.server.kill_and_restart();
+    node.client = connect(&node.server);
+    let mut until = |what, range: std::ops::Range<u64>| {
+        eventually(what, || {
+            let bytes = info(&mut node.client, "memory", "data_set_bytes");
+            range.contains(&bytes).then_some(())
+        });
+    };
+    until("what is on disk is counted", 4_000_000..5_000_000);
+    let mut client = connect(&node.server);
+    let found: String = client.hget("hash", 77).unwrap();
+    assert_eq!(found, value);
+    let removed: usize = client.del("hash").unwrap();
+    assert_eq!(removed, 1);
+    until("all of the hash has gone", 100_000..200_000);
+    assert_eq!(node.size(), 100);
+}
+
 /// What was given up is gone after a crash, what was not is there; and what is only on disk then counts and goes first,
 /// also by policies that look for deadlines.
 #[test]

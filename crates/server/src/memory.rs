@@ -24,12 +24,14 @@ pub fn used_memory() -> usize {
     TOTAL.load(Ordering::Relaxed).max(0) as usize
 }
 
-/// [`used_memory`] without what waits to be freed: what `maxmemory` limits.
+/// [`used_memory`] without what waits to be freed: what `maxmemory` limits. While nobody knows how much that is,
+/// no more than what was allocated since.
 pub fn live_memory() -> usize {
-    if crate::reaper::is_freeing_much() {
-        return 0; // nobody knows how much is left
+    let used = used_memory();
+    match crate::reaper::used_before_unknown() {
+        Some(before) => used.saturating_sub(before),
+        None => used.saturating_sub(crate::reaper::pending_bytes()),
     }
-    used_memory().saturating_sub(crate::reaper::pending_bytes())
 }
 
 /// The most [`used_memory`] has been (as far as threads published it).

@@ -2,7 +2,7 @@
 //!
 //! What waits for it is no data any more: `maxmemory` does not count it ([`pending_bytes`]). So that it
 //! does not grow without bounds when values are replaced faster than one thread frees them, what comes
-//! on top of [`MOST_BYTES`] is freed where it is.
+//! when more than [`MOST_BYTES`] wait is freed where it is.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +17,8 @@ static REAPER: OnceLock<Sender<Vec<Garbage>>> = OnceLock::new();
 static PENDING_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Values of unknown size that wait: flushed databases.
 static PENDING_UNKNOWN: AtomicUsize = AtomicUsize::new(0);
+/// What was used when the last of them came: all of it may be theirs.
+static USED_BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 /// About how many bytes of [`crate::memory::used_memory`] wait to be freed.
 #[inline]
@@ -24,10 +26,11 @@ pub fn pending_bytes() -> usize {
     PENDING_BYTES.load(Ordering::Relaxed)
 }
 
-/// Whether a whole database, or another value of unknown size, waits to be freed.
+/// If a whole database, or another value of unknown size, waits to be freed: what was used when it came.
 #[inline]
-pub fn is_freeing_much() -> bool {
-    PENDING_UNKNOWN.load(Ordering::Relaxed) > 0
+pub fn used_before_unknown() -> Option<usize> {
+    let waits = PENDING_UNKNOWN.load(Ordering::Relaxed) > 0;
+    waits.then(|| USED_BEFORE.load(Ordering::Relaxed))
 }
 
 /// Hands over values to be dropped. If the thread cannot be started they are dropped here.
@@ -57,7 +60,7 @@ pub fn send(garbage: Vec<Garbage>) {
     let mut handed = Vec::with_capacity(garbage.len());
     for value in garbage {
         let bytes = value.bytes();
-        if bytes > 0 && pending_bytes() + bytes > MOST_BYTES {
+        if must_be_freed_here(bytes) {
             drop(value);
             continue;
         }
@@ -73,11 +76,23 @@ pub fn send(garbage: Vec<Garbage>) {
     }
 }
 
+/// Whatever its size, one value is taken while those before it are few.
+fn must_be_freed_here(bytes: usize) -> bool {
+    bytes > 0 && pending_bytes() > MOST_BYTES
+}
+
 fn count_in(bytes: usize) {
-    match bytes {
-        0 => PENDING_UNKNOWN.fetch_add(1, Ordering::Relaxed),
-        _ => PENDING_BYTES.fetch_add(bytes, Ordering::Relaxed),
-    };
+    if bytes > 0 {
+        PENDING_BYTES.fetch_add(bytes, Ordering::Relaxed);
+        return;
+    }
+    crate::memory::publish();
+    let used = crate::memory::used_memory();
+    match PENDING_UNKNOWN.load(Ordering::Relaxed) {
+        0 => USED_BEFORE.store(used, Ordering::Relaxed),
+        _ => _ = USED_BEFORE.fetch_max(used, Ordering::Relaxed),
+    }
+    PENDING_UNKNOWN.fetch_add(1, Ordering::Relaxed);
 }
 
 fn count_out(bytes: usize) {
@@ -85,4 +100,28 @@ fn count_out(bytes: usize) {
         0 => PENDING_UNKNOWN.fetch_sub(1, Ordering::Relaxed),
         _ => PENDING_BYTES.fetch_sub(bytes, Ordering::Relaxed),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_big_value_is_handed_over_and_what_comes_behind_it_is_not() {
+        assert!(!must_be_freed_here(10 * MOST_BYTES));
+        count_in(10 * MOST_BYTES);
+        assert!(must_be_freed_here(1));
+        assert!(!must_be_freed_here(0), "nobody knows how long that takes");
+        count_out(10 * MOST_BYTES);
+        assert!(!must_be_freed_here(1));
+        // While the size of something is not known, what comes behind it still counts.
+        count_in(0);
+        let before = used_before_unknown().unwrap();
+        count_in(0);
+        assert!(used_before_unknown().unwrap() >= before);
+        count_out(0);
+        assert!(used_before_unknown().is_some());
+        count_out(0);
+        assert_eq!(used_before_unknown(), None);
+    }
 }

@@ -4,7 +4,7 @@
 //! end. That is linear, in a header per 8 KiB of elements: a list of a million small ones has about two
 //! thousand, and walking one chunk takes as long.
 //!
-//! Invariants: no chunk is empty; `len` is the sum of the chunks'. Chunks keep the limit they were filled
+//! Invariants: no chunk is empty; `len` and `used` are the sums of the chunks'. Chunks keep the limit they were filled
 //! under when the setting changes.
 
 use std::collections::VecDeque;
@@ -17,6 +17,8 @@ use crate::Tuning;
 pub(super) struct Chunks {
     pub(super) deque: VecDeque<Chunk>,
     pub(super) len: usize,
+    /// Bytes of all elements.
+    pub(super) used: usize,
 }
 
 /// Bytes a chunk may have when the setting counts elements (as Redis' `SIZE_SAFETY_LIMIT`).
@@ -113,12 +115,15 @@ impl Chunks {
             chunk.push_back(form);
         }
         self.len += 1;
+        self.used += size;
     }
 
     pub(super) fn drop_front(&mut self) {
         if let Some(chunk) = self.deque.front_mut() {
+            let before = chunk.used();
             chunk.drop_front();
             self.len -= 1;
+            self.used -= before - chunk.used();
             if chunk.len() == 0 {
                 self.deque.pop_front();
             } else if self.deque.len() == 1 {
@@ -129,8 +134,10 @@ impl Chunks {
 
     pub(super) fn drop_back(&mut self) {
         if let Some(chunk) = self.deque.back_mut() {
+            let before = chunk.used();
             chunk.drop_back();
             self.len -= 1;
+            self.used -= before - chunk.used();
             if chunk.len() == 0 {
                 self.deque.pop_back();
             } else if self.deque.len() == 1 {
@@ -143,6 +150,7 @@ impl Chunks {
     pub(super) fn insert(&mut self, at: usize, inside: usize, form: &Form<'_>, limit: Limit) {
         let size = chunk::record_size(form);
         self.len += 1;
+        self.used += size;
         if limit.takes(&self.deque[at], size) {
             return self.deque[at].insert(inside, form);
         }
@@ -166,10 +174,20 @@ impl Chunks {
         self.deque.insert(next, alone);
     }
 
+    /// Replaces element `inside` of chunk `at`, which has no others or room for the new one.
+    pub(super) fn set(&mut self, at: usize, inside: usize, form: &Form<'_>) {
+        let chunk = &mut self.deque[at];
+        let before = chunk.used();
+        chunk.set(inside, form);
+        self.used = self.used - before + chunk.used();
+    }
+
     /// Replaces element `inside` of chunk `at`, which has others too and no room for the new one.
     pub(super) fn set_split(&mut self, at: usize, inside: usize, form: &Form<'_>, limit: Limit) {
+        let before = self.deque[at].used();
         self.deque[at].remove(inside, 1);
         self.len -= 1;
+        self.used -= before - self.deque[at].used();
         if inside == self.deque[at].len() && at + 1 < self.deque.len() {
             self.insert(at + 1, 0, form, limit);
         } else if inside == self.deque[at].len() {
@@ -185,18 +203,23 @@ impl Chunks {
         let mut left = count;
         if inside > 0 {
             let here = left.min(self.deque[at].len() - inside);
+            let before = self.deque[at].used();
             self.deque[at].remove(inside, here);
+            self.used -= before - self.deque[at].used();
             left -= here;
             at += 1;
         }
         let mut whole = at;
         while whole < self.deque.len() && left >= self.deque[whole].len() && left > 0 {
             left -= self.deque[whole].len();
+            self.used -= self.deque[whole].used();
             whole += 1;
         }
         self.deque.drain(at..whole);
         if left > 0 {
+            let before = self.deque[at].used();
             self.deque[at].remove(0, left);
+            self.used -= before - self.deque[at].used();
         }
         self.len -= count;
         self.merge_around(first);
@@ -216,6 +239,7 @@ impl Chunks {
         }
         if left < limit {
             self.len -= limit - left;
+            self.used -= (limit - left) * chunk::record_size(form);
             self.merge_all();
         }
         limit - left

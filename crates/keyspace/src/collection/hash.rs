@@ -10,7 +10,7 @@ use super::element::{self, Form};
 use super::shape::{Look, Shape};
 use crate::memory::table::{self, Table};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning, weight};
+use crate::{Edit, Tuning};
 
 pub struct Hash {
     shape: Shape<Table<Cell<u32>>>,
@@ -164,7 +164,7 @@ impl Hash {
         match self.shape.look() {
             Look::Packed(packed) => packed.run().len(),
             Look::Indexed(table) => table.weight(),
-            Look::Rows(handle) => weight::on_rows(handle.len()),
+            Look::Rows(handle) => handle.weight(),
         }
     }
 

@@ -13,8 +13,8 @@ use super::chunk::{self, Chunk};
 use super::chunks::{Chunks, Limit, remove_equal_in};
 use super::element::Form;
 use super::on_rows;
+use crate::Tuning;
 use crate::rows::{Handle, Walk};
-use crate::{Tuning, weight};
 
 #[derive(Clone)]
 pub struct List {
@@ -156,19 +156,22 @@ impl List {
         "quicklist"
     }
 
-    /// See [`crate::weight`]. Of many chunks the first and the last speak for those between them.
+    /// See [`crate::weight`].
     pub(crate) fn weight(&self) -> usize {
         match &self.shape {
             Shape::Small(chunk) => chunk.used(),
-            Shape::Big(chunks) => {
-                let ends = chunks.deque.front().into_iter().chain(chunks.deque.back());
-                let (used, len) = ends.fold((0, 0), |(used, len), chunk| {
-                    (used + chunk.used(), len + chunk.len())
-                });
-                used * chunks.len / len.max(1)
-            }
-            Shape::Rows(handle) => weight::on_rows(handle.len()),
+            Shape::Big(chunks) => chunks.used,
+            Shape::Rows(handle) => handle.weight(),
         }
+    }
+
+    /// What [`List::weight`] must be, counted.
+    #[cfg(test)]
+    pub(super) fn chunks_used(&self) -> usize {
+        (0..)
+            .map_while(|index| self.chunk(index))
+            .map(Chunk::used)
+            .sum()
     }
 
     pub fn memory_usage(&self) -> usize {
@@ -221,13 +224,13 @@ impl List {
     fn grow(&mut self) -> &mut Chunks {
         if let Shape::Small(chunk) = &mut self.shape {
             let chunk = std::mem::replace(chunk, Chunk::new());
-            let len = chunk.len();
+            let (len, used) = (chunk.len(), chunk.used());
             let deque = if len > 0 {
                 VecDeque::from([chunk])
             } else {
                 VecDeque::new()
             };
-            self.shape = Shape::Big(Box::new(Chunks { deque, len }));
+            self.shape = Shape::Big(Box::new(Chunks { deque, len, used }));
         }
         match &mut self.shape {
             Shape::Big(chunks) => chunks,
@@ -291,16 +294,17 @@ impl List {
             return;
         };
         let (form, limit) = (Form::of(element), Limit::of(tuning));
-        let chunk = match &mut self.shape {
+        let chunk = match &self.shape {
             Shape::Small(chunk) => chunk,
-            Shape::Big(chunks) => &mut chunks.deque[at],
+            Shape::Big(chunks) => &chunks.deque[at],
             Shape::Rows(_) => return,
         };
         let after = chunk.used_after_set(inside, &form);
-        if chunk.len() == 1 || after <= chunk.used() || limit.fits(after, chunk.len()) {
-            chunk.set(inside, &form);
-        } else {
-            self.grow().set_split(at, inside, &form, limit);
+        let fits = chunk.len() == 1 || after <= chunk.used() || limit.fits(after, chunk.len());
+        match &mut self.shape {
+            Shape::Small(chunk) if fits => chunk.set(inside, &form),
+            Shape::Big(chunks) if fits => chunks.set(at, inside, &form),
+            _ => self.grow().set_split(at, inside, &form, limit),
         }
     }
 

@@ -13,7 +13,7 @@ use super::intset::IntSet;
 use super::packed::Packed;
 use crate::memory::table::{self, Table};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning, weight};
+use crate::{Edit, Tuning};
 
 /// Members, and bytes of each, up to which a set stays packed: as many as a walk finds faster than
 /// a table does.
@@ -145,7 +145,7 @@ impl Set {
             Shape::Ints(ints) => ints.len() * 8,
             Shape::Packed(packed) => packed.run().len(),
             Shape::Table(table) => table.weight(),
-            Shape::Rows(handle) => weight::on_rows(handle.len()),
+            Shape::Rows(handle) => handle.weight(),
         }
     }
 

@@ -140,6 +140,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(list.len(), model.len());
+            prop_assert_eq!(list.weight(), list.chunks_used());
             prop_assert_eq!(list.get(at).map(|atom| atom.to_vec()), model.get(at).cloned());
             prop_assert_eq!(list.back().map(|atom| atom.to_vec()), model.back().cloned());
         }
@@ -374,4 +375,22 @@ fn speed() {
             );
         }
     });
+}
+
+#[test]
+fn one_big_element_of_a_long_list_weighs_what_it_is() {
+    let tuning = Tuning::default();
+    let mut list = List::new();
+    for i in 0..100_000 {
+        list.push_back(format!("small {i}").as_bytes(), &tuning);
+    }
+    let (before, big) = (list.weight(), vec![b'x'; 1 << 20]);
+    list.push_front(&big, &tuning);
+    let difference = list.weight() - before;
+    assert!(
+        (1 << 20..(1 << 20) + 64).contains(&difference),
+        "{difference}"
+    );
+    list.pop_front();
+    assert_eq!(list.weight(), before);
 }

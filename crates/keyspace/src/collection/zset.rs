@@ -17,7 +17,7 @@ use super::records::{find, first, first_score, last, offset, put};
 use super::scored;
 use super::shape::{Look, Shape};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning, weight};
+use crate::{Edit, Tuning};
 
 pub struct Zset {
     shape: Shape<Ranked>,
@@ -219,7 +219,7 @@ impl Zset {
         match self.shape.look() {
             Look::Packed(packed) => packed.run().len(),
             Look::Indexed(ranked) => ranked.weight(),
-            Look::Rows(handle) => weight::on_rows(handle.len()),
+            Look::Rows(handle) => handle.weight(),
         }
     }
 

@@ -4,13 +4,14 @@
 //! deadline. Two keys of equal 64-bit hash and equal deadline share one place in it; the later of
 //! them to be removed then only disappears when it is looked for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use base::DbIndex;
 
 use super::entry::{Birth, Entry, EntryMut, EntryRef};
 use super::table::{Position, Table};
 use crate::rows::Absent;
+use crate::weight::{Counted, Left};
 
 pub(crate) struct Db {
     pub table: Table<Entry>,
@@ -29,6 +30,10 @@ pub(crate) struct Db {
     /// what has come since, until its rows were read: it may be below zero.
     pub bytes: i64,
     pub is_counted: bool,
+    /// What is counted for collections that are in rows only: for big ones, and where it was guessed.
+    pub counted: HashMap<Box<[u8]>, Counted>,
+    /// While all rows are read.
+    pub left: Option<Box<Left>>,
 }
 
 impl Db {
@@ -45,6 +50,8 @@ impl Db {
             absent: Absent::default(),
             bytes: 0,
             is_counted: false,
+            counted: HashMap::new(),
+            left: None,
         }
     }
 
@@ -87,12 +94,14 @@ impl Db {
     /// Puts another entry of the same key; the former.
     pub fn replace(&mut self, position: Position, hash: u64, entry: Entry) -> Option<Entry> {
         let deadline_ms = entry.borrow().deadline_ms();
+        self.note_left(position);
         let former = self.table.replace(position, entry)?;
         self.index(former.borrow().deadline_ms(), deadline_ms, hash);
         Some(former)
     }
 
     pub fn remove(&mut self, position: Position, hash: u64) -> Option<Entry> {
+        self.note_left(position);
         let former = self.table.remove(position)?;
         self.index(former.borrow().deadline_ms(), None, hash);
         Some(former)

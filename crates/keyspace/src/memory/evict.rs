@@ -79,7 +79,8 @@ impl Keyspace {
     }
 
     /// Removes a key that was given up, by an entry of the log; with a deadline only if it still has that.
-    /// Whether it was there. It must be resident, or it is noted as missing and stays.
+    /// Whether it was there and its time had not come: then it goes as it does by expiry. It must be resident,
+    /// or it is noted as missing and stays.
     pub fn evict_key(
         &mut self,
         db: DbIndex,
@@ -92,15 +93,21 @@ impl Keyspace {
             return false;
         }
         let (number, hash) = (db as usize, self.hash(key));
-        // One whose time has come goes as such.
-        let Some(position) = self.find(number, hash, key, now_ms) else {
+        let position = match deadline_ms {
+            Some(deadline_ms) if deadline_ms <= now_ms => {
+                self.expire_key(db, key, deadline_ms);
+                None
+            }
+            // Another deadline stays, even one that has come: only the entry that names it removes it.
+            Some(_) => self.dbs.get(number).and_then(|db| {
+                let position = db.table.find(hash, key)?;
+                (db.table.at(position)?.deadline_ms() == deadline_ms).then_some(position)
+            }),
+            None => self.find(number, hash, key, now_ms),
+        };
+        let Some(position) = position else {
             return false;
         };
-        let entry = self.dbs[number].table.at(position);
-        let has_ms = entry.and_then(|entry| entry.deadline_ms());
-        if deadline_ms.is_some() && deadline_ms != has_ms {
-            return false;
-        }
         self.discard(number, position, hash);
         self.note(number, key);
         true

@@ -27,7 +27,7 @@ use super::{Changes, DbState, Family, Recorder, RowSource, State};
 use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
 use crate::memory::table::{AHEAD, Position};
-use crate::weight::Weighed;
+use crate::weight::Awaited;
 use crate::{Keyspace, Kind, Tuning, ValueRef};
 
 /// Where the writes of a command go that has to be run again.
@@ -77,10 +77,10 @@ pub(crate) struct Durable {
     pub becoming: Vec<Arc<WholeJob>>,
     /// What handles on big collections need to know, and the failures of reads.
     pub shared: Arc<Shared>,
-    /// See [`Keyspace::doubtful_bytes`].
-    pub doubtful_bytes: Option<u64>,
-    /// Where a thread that reads all rows leaves what they weigh.
-    pub weighed: Option<Weighed>,
+    /// Whether it is known what the rows weigh.
+    pub is_weighed: bool,
+    /// A thread reads all rows to find that out.
+    pub awaited: Option<Awaited>,
 }
 
 struct Mark {
@@ -144,8 +144,8 @@ impl Keyspace {
             becoming: Vec::new(),
             shared: Arc::new(Shared::new(seed)),
             // Of a region that has nothing all is known.
-            weighed: None,
-            doubtful_bytes: state.dbs.iter().all(|db| db.keys == 0).then_some(0),
+            is_weighed: state.dbs.iter().all(|db| db.keys == 0),
+            awaited: None,
         }));
         for db in space.dbs.iter_mut().take(VOID) {
             db.is_counted = true;

@@ -7,6 +7,7 @@ use super::layout::{self, Body, Metadata};
 use super::{Family, RowError, RowSource, State, Tier};
 use crate::memory::SaveEntry;
 use crate::memory::entry::Entry;
+use crate::weight::Counted;
 use crate::{Hash, Kind, List, Owned, Set, Tuning, Value, ValueRef, Zset};
 
 /// A key to be loaded: owned, for another thread.
@@ -60,12 +61,15 @@ pub struct Rows {
 
 impl Rows {
     /// The value that stays in the rows at `place`.
-    pub(super) fn at(&self, place: Place, tuning: &Tuning) -> Value {
+    pub(super) fn at(&self, place: Place, counted: Option<Counted>, tuning: &Tuning) -> Value {
         let order = match self.kind {
             Kind::Zset => Family::Score,
             _ => Family::Data,
         };
-        let handle = Handle::new(place, self.len, order, tuning.rows_from_elements);
+        let mut handle = Handle::new(place, self.len, order, tuning.rows_from_elements);
+        if let Some(counted) = counted {
+            handle.set_counted(counted);
+        }
         on_rows(self.kind, handle, self.generation, self.head)
     }
 }

@@ -7,12 +7,13 @@
 
 use base::DbIndex;
 
-use super::layout::{self, Metadata, MetadataKey};
+use super::layout::{self, Body, Metadata, MetadataKey};
 use super::{Change, Changes, Family, LoadRequest, Loaded};
 use crate::memory::access;
 use crate::memory::entry::{Birth, Entry};
 use crate::rows::State;
-use crate::{Keyspace, Kind, Owned, Tuning, weight};
+use crate::weight::{self, Counted};
+use crate::{Keyspace, Owned, Tuning};
 
 impl Keyspace {
     /// Whether it is in memory what `key` is, or that it does not exist.
@@ -110,6 +111,8 @@ impl Keyspace {
         if db.table.find(hash, &key).is_some() || db.cold_keys == 0 || db.absent.contains(&key) {
             return;
         }
+        let counted = db.counted.remove(&key);
+        let mut is_whole = true;
         let Owned {
             value,
             expire_at_ms,
@@ -118,14 +121,12 @@ impl Keyspace {
             Loaded::Torn(what) => return durable.fail(what),
             Loaded::Value(owned) => owned,
             Loaded::Rows(rows) => {
-                // How many bytes its elements have is not known any more.
-                let doubtful = durable.doubtful_bytes.as_mut();
-                if let Some(bytes) = doubtful {
-                    *bytes += weight::on_rows(rows.len) as u64;
-                }
+                // What was counted for it goes with it. If nobody knows that, nobody knows what the region weighs.
+                durable.is_weighed &= counted.is_some();
+                is_whole = false;
                 let place = durable.place(index_id, &key, rows.generation);
                 Owned {
-                    value: rows.at(place, &durable.tuning),
+                    value: rows.at(place, counted, &durable.tuning),
                     expire_at_ms: rows.expire_at_ms,
                 }
             }
@@ -139,6 +140,10 @@ impl Keyspace {
         let position = db.insert(hash, Entry::value(&key, value, birth));
         if let Some(entry) = db.table.at(position) {
             entry.set_on_trial(true);
+        }
+        if let Some(counted) = counted.filter(|_| is_whole) {
+            db.bytes +=
+                db.weight_at(position) - (weight::of_collection(&key) + counted.bytes()) as i64;
         }
         db.cold_keys -= 1;
         if expire_at_ms.is_some() {
@@ -169,19 +174,29 @@ impl Keyspace {
 
     /// Drops an entry from memory; whether it was there.
     pub fn uncache(&mut self, db: DbIndex, key: &[u8]) -> bool {
-        if self.durable.as_ref().is_none_or(|it| it.entry.is_some()) {
-            return false;
-        }
         let hash = self.hash(key);
+        let Some(durable) = self.durable.as_ref().filter(|it| it.entry.is_none()) else {
+            return false;
+        };
         let Some(db) = self.dbs.get_mut(db as usize) else {
             return false;
         };
         let Some(position) = db.table.find(hash, key) else {
             return false;
         };
+        let is_on_rows = db
+            .entry_mut(position)
+            .is_some_and(|it| it.handle().is_some());
         let Some(entry) = db.remove(position, hash) else {
             return false;
         };
+        let most = durable.tuning.rows_from_elements;
+        let look = entry.borrow();
+        if (is_on_rows || look.elements().is_some_and(|n| n > most))
+            && let Some(counted) = look.counted()
+        {
+            db.counted.insert(key.into(), counted);
+        }
         db.cold_keys += 1;
         db.cold_volatile += u64::from(entry.borrow().deadline_ms().is_some());
         self.dispose(entry);
@@ -226,20 +241,38 @@ impl Keyspace {
         let Some(db) = self.dbs.iter_mut().find(|db| db.index_id == at.index_id) else {
             return;
         };
+        let mean = db.mean_weight();
         let former = db.table.find(hash, at.key);
         let former = former.and_then(|position| db.remove(position, hash));
         let metadata = value.and_then(Metadata::parse);
         let weight = metadata.map_or(0, |metadata| weight::of_row(at.key, &metadata));
         db.bytes += weight as i64;
         // The weight of a collection is a guess, and so is that of what the row replaces if it is not here.
-        let is_string = metadata.is_none_or(|it| it.kind == Kind::String);
-        let is_known = former.is_some() || db.cold_keys == 0;
-        if let Some(entry) = former {
-            db.count_out(entry.borrow());
-            self.dispose(entry);
+        let mut doubtful = 0;
+        let counted = db.counted.remove(at.key);
+        match (&former, counted) {
+            (Some(entry), _) => db.count_out(entry.borrow()),
+            (None, Some(counted)) => {
+                db.bytes -= (weight::of_collection(at.key) + counted.bytes()) as i64;
+            }
+            (None, None) if db.cold_keys == 0 || db.absent.contains(at.key) => {}
+            (None, None) => {
+                doubtful = mean;
+                if metadata.is_none() {
+                    db.bytes -= mean as i64;
+                }
+            }
         }
-        if !is_string || !is_known {
-            self.doubt(weight.max(weight::on_rows(1)));
+        if let Some(Body::Collection { size, .. }) = metadata.map(|it| it.body) {
+            let guessed = Counted::guessed(size as usize);
+            db.counted.insert(at.key.into(), guessed);
+            doubtful += weight as u64;
+        }
+        if let Some(durable) = &self.durable {
+            durable.shared.doubt(doubtful);
+        }
+        if let Some(entry) = former {
+            self.dispose(entry);
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     is_whole: AtomicBool,
     /// About what time it is.
     seconds: AtomicU64,
+    /// See [`crate::Keyspace::doubtful_bytes`].
+    doubtful_bytes: AtomicU64,
 }
 
 /// That a handle is there; echoes do not count.
@@ -72,6 +74,7 @@ impl Shared {
             wanted_whole: Mutex::default(),
             is_whole: AtomicBool::new(false),
             seconds: AtomicU64::new(0),
+            doubtful_bytes: AtomicU64::new(0),
         }
     }
 
@@ -95,6 +98,19 @@ impl Shared {
     #[inline]
     pub fn has_handles(&self) -> bool {
         self.handles.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn doubtful_bytes(&self) -> u64 {
+        self.doubtful_bytes.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes may be wrong in what is counted.
+    pub fn doubt(&self, bytes: u64) {
+        self.doubtful_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn forget_doubt(&self, bytes: u64) {
+        self.doubtful_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     #[inline]

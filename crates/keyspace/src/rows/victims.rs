@@ -35,6 +35,8 @@ pub struct Victim {
     pub deadline_ms: Option<u64>,
     /// What it counts, about.
     pub bytes: u64,
+    /// It is in rows only: to be read before it goes.
+    pub is_cold: bool,
 }
 
 /// How much is to be given up.
@@ -43,19 +45,27 @@ pub struct Wanted {
     pub bytes: u64,
     /// No more keys than this.
     pub keys: usize,
+    /// Of those in rows only, which are read before they go, no more than this, and about so many bytes.
+    pub cold_keys: usize,
+    pub cold_bytes: u64,
 }
 
 /// The victims found so far.
 struct Found {
     wanted: Wanted,
     bytes: u64,
+    cold: usize,
+    cold_bytes: u64,
     keys: BTreeSet<(DbIndex, Box<[u8]>)>,
     victims: Vec<Victim>,
 }
 
 impl Found {
     fn is_enough(&self) -> bool {
-        self.bytes >= self.wanted.bytes || self.victims.len() >= self.wanted.keys
+        self.bytes >= self.wanted.bytes
+            || self.victims.len() >= self.wanted.keys
+            || self.cold >= self.wanted.cold_keys
+            || self.cold_bytes >= self.wanted.cold_bytes
     }
 
     /// Whether it was not there yet.
@@ -63,6 +73,10 @@ impl Found {
         let is_new = self.keys.insert((victim.db, victim.key.clone()));
         if is_new {
             self.bytes += victim.bytes;
+            if victim.is_cold {
+                self.cold += 1;
+                self.cold_bytes += victim.bytes;
+            }
             self.victims.push(victim);
         }
         is_new
@@ -97,6 +111,8 @@ impl Keyspace {
         let mut found = Found {
             wanted,
             bytes: 0,
+            cold: 0,
+            cold_bytes: 0,
             keys: BTreeSet::new(),
             victims: Vec::new(),
         };
@@ -168,6 +184,7 @@ impl Keyspace {
             key: key.into(),
             deadline_ms: entry.deadline_ms().filter(|_| volatile),
             bytes: entry.weight() as u64,
+            is_cold: false,
         })
     }
 
@@ -190,7 +207,7 @@ impl Keyspace {
                 continue;
             }
             // What each counts is not known before it is read.
-            let bytes = (db.bytes.max(0) as u64) / (db.len() as u64).max(1);
+            let mean = db.mean_weight();
             let mut looked_at = 0;
             let mut add = |key: &[u8], deadline_ms: Option<u64>, is_cold: bool| {
                 looked_at += 1;
@@ -199,7 +216,8 @@ impl Keyspace {
                         db: number as DbIndex,
                         key: key.into(),
                         deadline_ms: deadline_ms.filter(|_| volatile),
-                        bytes,
+                        bytes: db.cold_weight(key, mean),
+                        is_cold,
                     });
                 }
                 !found.is_enough() && looked_at < ROWS_MOST + found.wanted.keys
@@ -248,7 +266,7 @@ impl Keyspace {
             if db.cold_volatile == 0 {
                 continue;
             }
-            let bytes = (db.bytes.max(0) as u64) / (db.len() as u64).max(1);
+            let mean = db.mean_weight();
             let (mut cold, mut looked_at) = (0, 0);
             self.walk_deadlines(durable, db, 0, false, &mut |key, deadline_ms, is_cold| {
                 looked_at += 1;
@@ -258,7 +276,8 @@ impl Keyspace {
                         db: number,
                         key: key.into(),
                         deadline_ms,
-                        bytes,
+                        bytes: db.cold_weight(key, mean),
+                        is_cold,
                     });
                 }
                 cold < found.wanted.keys && looked_at < ROWS_MOST + found.wanted.keys

@@ -108,6 +108,9 @@ impl Keyspace {
             return;
         };
         let before = db.weight_at(position);
+        if made.is_some() {
+            db.note_left(position);
+        }
         let Some(entry) = db.entry_mut(position) else {
             return;
         };

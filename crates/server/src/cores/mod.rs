@@ -128,6 +128,10 @@ pub struct Core {
     /// Keys are to be given up; see `durable::evict`.
     pub(crate) eviction_asked: Cell<bool>,
     pub(crate) is_evicting: Cell<bool>,
+    /// Regions whose rows are being read to find keys to give up. Not in the region: that may be lent when
+    /// they are read.
+    pub(crate) warming: RefCell<BTreeSet<RegionId>>,
+    pub(crate) weighings: RefCell<crate::durable::Weighings>,
     /// What the regions had counted a second ago.
     noted: RefCell<count::Noted>,
     stopping: Cell<bool>,
@@ -174,6 +178,8 @@ impl Core {
             clients: RefCell::default(),
             eviction_asked: Cell::new(false),
             is_evicting: Cell::new(false),
+            warming: RefCell::default(),
+            weighings: RefCell::default(),
             noted: RefCell::default(),
             stopping: Cell::new(false),
             serving: Cell::new(false),

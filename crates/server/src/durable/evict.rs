@@ -17,7 +17,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyspace::rows::{ColdRows, Victim, Wanted};
 use keyspace::{EvictionPolicy, Tuning};
@@ -28,9 +28,16 @@ use crate::cores::{Core, Region, RegionId};
 
 /// Keys of one entry.
 const KEYS: usize = 1024;
+/// Of these, such that are in rows only and are read before they go, and their bytes.
+const COLD_KEYS: usize = 64;
+const COLD_BYTES: u64 = 16 << 20;
 /// What is in doubt about the weight of a region before its rows are read again: this part, and no less than so many bytes.
 const DOUBT_PART: u64 = 8;
 const DOUBT_BYTES: u64 = 1 << 20;
+/// After a reading of all rows, doubt alone leads to the next only after so many times what it took.
+const PAUSE_FACTOR: u32 = 3;
+/// After so many failures the pause does not grow any more.
+const FAILURES_MOST: u32 = 6;
 /// A reader of all rows waits so long after each 64 KiB: others need the disk, too.
 const PACE: Duration = Duration::from_micros(200);
 
@@ -89,6 +96,28 @@ enum Chosen {
     Busy,
 }
 
+/// Rows of a region are being read to find keys to give up, however that ends.
+struct Warming {
+    core: Rc<Core>,
+    id: RegionId,
+}
+
+impl Warming {
+    fn begin(core: &Rc<Core>, id: RegionId) -> Warming {
+        core.warming.borrow_mut().insert(id);
+        Warming {
+            core: core.clone(),
+            id,
+        }
+    }
+}
+
+impl Drop for Warming {
+    fn drop(&mut self) {
+        self.core.warming.borrow_mut().remove(&self.id);
+    }
+}
+
 impl Core {
     /// What the data set may have; `None` if nothing is evicted.
     fn most_data_bytes(&self) -> Option<u64> {
@@ -139,15 +168,25 @@ impl Core {
         let evicts = self.most_data_bytes().is_some();
         {
             let mut home = self.home.borrow_mut();
+            let mut weighings = self.weighings.borrow_mut();
             let mut is_weighing = false;
             for region in home.present() {
-                region.space.take_weighed();
+                if let Some(was_read) = region.space.take_weighed() {
+                    weighings.end(was_read, Instant::now());
+                }
                 region.tell_weight(&self.shared.data_set);
                 is_weighing |= region.space.is_weighing();
             }
             if evicts && !is_weighing {
-                let unknown = home.present().find(|region| is_doubtful(region));
-                if let Some(region) = unknown {
+                let (now, last) = (Instant::now(), weighings.last);
+                let doubtful = home.present().filter(|region| {
+                    let is_known = region.space.doubtful_bytes().is_some();
+                    weighings.may_begin(is_known, now) && may_be_weighed(region)
+                });
+                // In turns, so that one that is doubtful again and again does not keep others waiting.
+                let next = doubtful.min_by_key(|region| (region.id <= last, region.id));
+                if let Some(region) = next {
+                    weighings.begin(region.id, now);
                     self.weigh(region);
                 }
             }
@@ -212,6 +251,8 @@ impl Core {
             let wanted = Wanted {
                 bytes: (part as u64).max(1),
                 keys: KEYS,
+                cold_keys: COLD_KEYS,
+                cold_bytes: COLD_BYTES,
             };
             match self.choose(id, wanted, &settings.tuning) {
                 Chosen::Busy => found = true,
@@ -259,7 +300,10 @@ impl Core {
         let Some(member) = region.member.as_deref_mut() else {
             return Chosen::Victims(Vec::new());
         };
-        if member.failed || member.is_evicting() || member.eviction.is_warming {
+        // If nobody knows what it weighs, nobody knows how much is to go, and how much went.
+        let is_known = region.space.doubtful_bytes().is_some();
+        if !is_known || member.failed || member.is_evicting() || self.warming.borrow().contains(&id)
+        {
             return Chosen::Busy;
         }
         // The same as the last time if that has met rows that are not in memory.
@@ -272,7 +316,6 @@ impl Core {
             let rows = space.take_cold();
             space.take_missing();
             if victims.is_empty() {
-                member.eviction.is_warming = true;
                 return Chosen::Cold(rows);
             }
         }
@@ -283,13 +326,14 @@ impl Core {
 
     fn warm_for_eviction(self: &Rc<Self>, id: RegionId, rows: Vec<ColdRows>) {
         let core = self.clone();
+        let warming = Warming::begin(self, id);
         tokio::task::spawn_local(async move {
             let tries = core.with_member(id, |member| {
                 member.eviction.tries = member.eviction.tries.saturating_add(1);
                 member.eviction.tries - 1
             });
             core.warm(rows, tries.unwrap_or(0)).await;
-            core.with_member(id, |member| member.eviction.is_warming = false);
+            drop(warming);
             core.ask_for_eviction();
         });
     }
@@ -349,9 +393,78 @@ fn deletions(victims: &[Victim], stamp_ms: u64) -> Vec<u8> {
     entry.finish(stamp_ms, 0)
 }
 
-/// Whether what a region weighs has to be found out.
-fn is_doubtful(region: &Region) -> bool {
+/// When regions of a core are weighed.
+#[derive(Default)]
+pub struct Weighings {
+    /// The region that was weighed last.
+    last: RegionId,
+    begun: Option<Instant>,
+    /// Not before this, if it is only doubtful what a region weighs, or if rows could not be read.
+    pause_until: Option<Instant>,
+    failures: u32,
+}
+
+impl Weighings {
+    fn begin(&mut self, id: RegionId, now: Instant) {
+        self.last = id;
+        self.begun = Some(now);
+    }
+
+    fn end(&mut self, was_read: bool, now: Instant) {
+        let pause = match was_read {
+            true => {
+                self.failures = 0;
+                self.begun.map_or(Duration::ZERO, |begun| now - begun) * PAUSE_FACTOR
+            }
+            false => {
+                self.failures = (self.failures + 1).min(FAILURES_MOST);
+                Duration::from_secs(1 << self.failures)
+            }
+        };
+        self.pause_until = Some(now + pause);
+    }
+
+    fn may_begin(&self, is_known: bool, now: Instant) -> bool {
+        let is_over = self.pause_until.is_none_or(|until| now >= until);
+        is_over || !is_known && self.failures == 0
+    }
+}
+
+/// Whether what a region weighs has to be found out, and can be.
+fn may_be_weighed(region: &Region) -> bool {
+    // Memory that is ahead of the log is ahead of the rows.
+    let is_ahead = region
+        .member
+        .as_deref()
+        .is_some_and(|it| it.ahead.is_some());
     let bytes = region.space.data_bytes();
     let doubtful = region.space.doubtful_bytes();
-    doubtful.is_none_or(|it| it > DOUBT_BYTES.max(bytes / DOUBT_PART))
+    !is_ahead && doubtful.is_none_or(|it| it > DOUBT_BYTES.max(bytes / DOUBT_PART))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weighing_pauses_behind_failures_and_in_doubt() {
+        let mut weighings = Weighings::default();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert!(weighings.may_begin(true, start) && weighings.may_begin(false, start));
+        weighings.begin(1, start);
+        weighings.end(true, after(10));
+        assert!(
+            weighings.may_begin(false, after(10)),
+            "nothing is known of it"
+        );
+        assert!(!weighings.may_begin(true, after(39)));
+        assert!(weighings.may_begin(true, after(40)));
+        weighings.end(false, after(40));
+        assert!(!weighings.may_begin(false, after(41)));
+        assert!(weighings.may_begin(false, after(42)));
+        weighings.end(false, after(42));
+        assert!(!weighings.may_begin(false, after(45)));
+        assert!(weighings.may_begin(false, after(46)));
+    }
 }

@@ -82,8 +82,7 @@ pub struct Eviction {
     pub last: (u64, u64),
     /// Chooses the keys; the same until some are found.
     pub seed: Option<u64>,
-    /// Rows are being read to find some, and how often they were before.
-    pub is_warming: bool,
+    /// How often rows were read to find some.
     pub tries: u8,
 }
 

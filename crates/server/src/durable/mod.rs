@@ -62,7 +62,7 @@ pub(crate) use keys::each_key;
 pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
-pub use evict::{DataSet, Weight};
+pub use evict::{DataSet, Weighings, Weight};
 pub use keep::{CHANGING, Fate, Keep, in_doubt, open_space, try_again};
 pub use leaving::Leaving;
 pub use member::{Flight, Member, Unwritten};

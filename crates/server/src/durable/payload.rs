@@ -70,11 +70,8 @@ pub fn run_payload(
                 is_there(expired.db)?;
                 fetch(space, rows, expired.db, expired.key)?;
                 let (db, key, at_ms) = (expired.db, expired.key, expired.deadline_ms);
-                match at_ms > stamp_ms {
-                    // Its time has not come: its leader has given it up.
-                    true => space.evict_key(db, key, Some(at_ms), stamp_ms),
-                    false => space.expire_key(db, key, at_ms),
-                };
+                // If its time has not come, its leader has given it up.
+                space.evict_key(db, key, Some(at_ms), stamp_ms);
             }
         }
         Body::Commands(given) => {

@@ -46,6 +46,7 @@ use super::cold::ColdRange;
 use super::layout;
 use super::shared::{Presence, Shared};
 use super::{Family, RowSource, Tier};
+use crate::weight::Counted;
 
 /// Rows of a chunk of an index when it is made; it is split at twice as many.
 const CHUNK_MOST: usize = 512;
@@ -62,6 +63,7 @@ pub(crate) struct Place {
 pub(crate) struct Handle {
     home: Place,
     len: usize,
+    counted: Counted,
     /// The family whose order is the collection's.
     order: Family,
     /// Rows of a chunk of the index.
@@ -115,6 +117,7 @@ impl Handle {
             presence: Some(Presence::new(&place.shared)),
             home: place,
             len,
+            counted: Counted::guessed(len),
             order,
             chunk: (threshold / 8).clamp(2, CHUNK_MOST),
             unwritten: RefCell::new(Unwritten {
@@ -140,6 +143,7 @@ impl Handle {
             cursors: RefCell::new(Cursors::new(&self.home.base, 0)),
             home: self.home.clone(),
             len: self.len,
+            counted: self.counted,
             order: self.order,
             chunk: self.chunk,
             unwritten: RefCell::new(Unwritten {
@@ -166,6 +170,29 @@ impl Handle {
     #[cfg(test)]
     pub fn base(&self) -> &[u8] {
         &self.home.base
+    }
+
+    /// See [`crate::weight`].
+    #[inline]
+    pub fn weight(&self) -> usize {
+        self.counted.of(self.len)
+    }
+
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// Whoever has counted otherwise before sees to the difference.
+    pub fn set_counted(&mut self, counted: Counted) {
+        self.counted = counted;
+    }
+
+    /// What a change of so many bytes does to the weight is guessed.
+    fn doubt(&self, bytes: usize) {
+        if !self.is_echo {
+            let element = self.counted.of(1);
+            self.home.shared.doubt(bytes.max(element) as u64);
+        }
     }
 
     pub fn set_len(&mut self, len: usize) {
@@ -343,11 +370,13 @@ impl Handle {
     /// Notes a row of `data`; neither length nor index.
     pub fn put(&mut self, sub: &[u8], value: &[u8]) {
         self.note_for_whole(sub, Some(value));
+        self.doubt(sub.len() + value.len());
         self.change().data.insert(sub.into(), Some(value.into()));
     }
 
     pub fn delete(&mut self, sub: &[u8]) {
         self.note_for_whole(sub, None);
+        self.doubt(sub.len());
         self.change().data.insert(sub.into(), None);
     }
 
@@ -442,6 +471,7 @@ impl Clone for Handle {
         Handle {
             home: self.home.clone(),
             len: self.len,
+            counted: self.counted,
             order: self.order,
             chunk: self.chunk,
             unwritten: self.unwritten.clone(),
