@@ -31,6 +31,7 @@ mod tests;
 mod tuning;
 mod txn;
 mod view;
+mod weighing;
 mod weight;
 
 pub use collection::{Hash, LexBound, List, ScoreBound, Set, Zset};
@@ -43,4 +44,4 @@ pub use tables::{Kicked, RowRef};
 pub use tuning::{EvictionPolicy, Tuning};
 pub use txn::{Expire, Txn};
 pub use view::{CURSOR_BITS, Owned, Value, ValueRef, View};
-pub use weight::Weighing;
+pub use weighing::Weighing;

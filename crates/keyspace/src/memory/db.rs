@@ -11,7 +11,8 @@ use base::DbIndex;
 use super::entry::{Birth, Entry, EntryMut, EntryRef};
 use super::table::{Position, Table};
 use crate::rows::Absent;
-use crate::weight::{Counted, Left};
+use crate::weighing::Left;
+use crate::weight::Counted;
 
 pub(crate) struct Db {
     pub table: Table<Entry>,

@@ -27,7 +27,7 @@ use super::{Changes, DbState, Family, Recorder, RowSource, State};
 use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
 use crate::memory::table::{AHEAD, Position};
-use crate::weight::Awaited;
+use crate::weighing::Awaited;
 use crate::{Keyspace, Kind, Tuning, ValueRef};
 
 /// Where the writes of a command go that has to be run again.

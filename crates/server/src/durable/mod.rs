@@ -46,6 +46,7 @@ mod recover;
 mod refuse;
 mod rehearse;
 mod together;
+mod weighings;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,13 +63,14 @@ pub(crate) use keys::each_key;
 pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
-pub use evict::{DataSet, Weighings, Weight};
+pub use evict::{DataSet, Weight};
 pub use keep::{CHANGING, Fate, Keep, in_doubt, open_space, try_again};
 pub use leaving::Leaving;
 pub use member::{Flight, Member, Unwritten};
 pub use payload::{Brought, run_payload};
 pub use progress::Progress;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
+pub use weighings::Weighings;
 pub use writer::{Job, LogSync, LogWriter};
 
 use crate::cores::RegionId;
