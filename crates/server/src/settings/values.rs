@@ -429,3 +429,14 @@ fn policy(text: &str) -> EvictionPolicy {
         _ => EvictionPolicy::NoEviction,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::cores_for;
+
+    #[test]
+    fn cores_leave_cpus_to_others() {
+        let cores = [1, 2, 3, 4, 8, 9, 16, 64].map(cores_for);
+        assert_eq!(cores, [1, 1, 2, 3, 7, 7, 14, 56]);
+    }
+}
