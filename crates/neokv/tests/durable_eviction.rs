@@ -273,10 +273,18 @@ fn evicted_keys_stay_away_after_a_crash() {
             let bytes = info(&mut node.client, "memory", "data_set_bytes");
             (bytes > LIMIT * 9 / 10).then_some(())
         });
+        // Keys that the replay left in memory were used at the start: the clock of uses, which counts seconds, has to move on.
+        eventually("the old keys are idle", || {
+            let mut command = redis::cmd("OBJECT");
+            command.arg("IDLETIME").arg("k:9999");
+            let idle: Option<u64> = command.query(&mut node.client).unwrap();
+            idle.is_none_or(|seconds| seconds >= 2).then_some(())
+        });
         node.write("new", 4000, ttl_seconds.map(|ttl| 2 * ttl));
         node.check_count(size + 4000);
         let new = node.stay("new", 4000);
-        assert!(new >= 3900, "{policy}: {new} of 4000 new keys stay");
+        // Samples may meet new keys only; a choice without regard to use would leave two thirds.
+        assert!(new >= 3600, "{policy}: {new} of 4000 new keys stay");
         let after = exist(&mut node.client, "k", 10_000);
         let mut both = before.into_iter().zip(after);
         assert!(both.all(|(before, after)| before || !after), "{policy}");

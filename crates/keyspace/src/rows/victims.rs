@@ -208,9 +208,13 @@ impl Keyspace {
             }
             // What each counts is not known before it is read.
             let mean = db.mean_weight();
-            let mut looked_at = 0;
-            let mut add = |key: &[u8], deadline_ms: Option<u64>, is_cold: bool| {
-                looked_at += 1;
+            let mut looked_at;
+            let add = |found: &mut Found,
+                       looked_at: &mut usize,
+                       key: &[u8],
+                       deadline_ms: Option<u64>,
+                       is_cold: bool| {
+                *looked_at += 1;
                 if is_cold && !self.names_row(number as DbIndex, key) {
                     found.add(Victim {
                         db: number as DbIndex,
@@ -220,30 +224,42 @@ impl Keyspace {
                         is_cold,
                     });
                 }
-                !found.is_enough() && looked_at < ROWS_MOST + found.wanted.keys
+                !found.is_enough() && *looked_at < ROWS_MOST + found.wanted.keys
             };
             if volatile {
                 let (first, last) = (
                     self.deadline(durable, db, false),
                     self.deadline(durable, db, true),
                 );
-                if let (Some(first), Some(last)) = (first, last) {
-                    let from_ms = rng.u64(first..=last.max(first));
-                    let _ = self.walk_deadlines(durable, db, from_ms, false, &mut add)
-                        && self.walk_deadlines(durable, db, 0, false, &mut add);
+                let (Some(first), Some(last)) = (first, last) else {
+                    continue;
+                };
+                // From a place at random there may be nothing but keys in memory: then from the beginning.
+                for from_ms in [rng.u64(first..=last.max(first)), 0] {
+                    if !found.is_enough() {
+                        looked_at = 0;
+                        self.walk_deadlines(
+                            durable,
+                            db,
+                            from_ms,
+                            false,
+                            &mut |key, deadline_ms, is_cold| {
+                                add(found, &mut looked_at, key, deadline_ms, is_cold)
+                            },
+                        );
+                    }
                 }
                 continue;
             }
             let tier = durable.shared.tier();
             if let Some((first, last)) = self.slots(durable, db) {
-                let mut more = true;
                 for slot in [rng.u16(first..=last), first] {
                     let from = slot_row(durable, db, slot);
-                    if more {
+                    if !found.is_enough() {
+                        looked_at = 0;
                         self.walk_cold(durable, db, &from, tier, &mut |_, key, cold| {
                             let deadline_ms = cold.and_then(|(_, deadline_ms)| deadline_ms);
-                            more = add(key, deadline_ms, cold.is_some());
-                            more
+                            add(found, &mut looked_at, key, deadline_ms, cold.is_some())
                         });
                     }
                 }
