@@ -156,6 +156,6 @@ uninstall:
 dist:
 	@scripts/install build
 	@scripts/install dist
-	@echo '== building neokv twice: once to count what traffic runs through, once to optimize for that; half an hour on two cores'
+	@echo '== building neokv twice: once to count what traffic runs through, once to optimize for that; several times as long as make build'
 	@flags="$$(scripts/profile)" && RUSTFLAGS="$$RUSTFLAGS $$flags" scripts/build dist
 	@scripts/dist $(ARGS)
