@@ -64,7 +64,7 @@ tools:
 
 build:
 	@scripts/install build
-	@echo '== building neokv: about ten minutes the first time on two cores, seconds afterwards'
+	@echo '== building neokv: about eight minutes the first time on two cores, seconds afterwards'
 	@scripts/build
 
 test: check

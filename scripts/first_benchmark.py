@@ -2,7 +2,7 @@
 """The first benchmark a newcomer runs: stock redis-benchmark on the same machine, default settings, fsynced SETs, beside redis-server with
 `appendfsync always`; and one client beside two busy programs. Servers take turns; each figure is the median of the rounds.
 
-    scripts/first_benchmark.py --neokv path/to/neokv [--rounds 5] [--variant "one core=--num-shards 1" ...] [--memory]
+    scripts/first_benchmark.py --neokv path/to/neokv [--rounds 5] [--loads 50x1 500x16] [--variant "one core=--num-shards 1" ...] [--memory]
 
 Each variant is another neokv: a name, `=`, and its flags; a flag `--binary PATH` in it names another program. `pinned` rows give the servers the
 first CPU and redis-benchmark the last.
@@ -57,6 +57,7 @@ def main():
     parser.add_argument("--variant", action="append", default=[])
     parser.add_argument("--memory", action="store_true", help="the memory engine beside redis-server without a file")
     parser.add_argument("--rows", nargs="*", default=["machine", "pinned", "busy"])
+    parser.add_argument("--loads", nargs="*", default=["50x1", "500x1", "50x16"], help="clients x pipeline")
     args = parser.parse_args()
     sync = None if args.memory else "always"
     variants = [("redis", None, []), ("neokv", args.neokv, [])]
@@ -71,8 +72,8 @@ def main():
     last = str(os.cpu_count() - 1)
     rows = []
     for kind in args.rows:
-        loads = [(1, 1)] if kind == "busy" else [(50, 1), (500, 1), (50, 16)]
-        rows += [(kind, clients, pipeline) for clients, pipeline in loads]
+        loads = ["1x1"] if kind == "busy" else args.loads
+        rows += [(kind, *map(int, load.split("x"))) for load in loads]
     figures = {(row, name): [] for row in rows for name, _, _ in variants}
     for number in range(args.rounds):
         for kind, clients, pipeline in rows:

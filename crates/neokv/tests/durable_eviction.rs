@@ -2,207 +2,65 @@
 //! policy says, it goes on every replica, and it does not come back.
 
 #[allow(dead_code)] // shared with other tests, which use the rest
+mod limited;
+#[allow(dead_code)]
 mod process;
 mod trio;
 #[path = "transcript/wire.rs"]
 mod wire;
 
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
+use limited::{BATCH, Limited, config_set, connect, eventually, info, number};
 use process::Server;
-use redis::{Commands, Connection, RedisResult};
+use redis::{Commands, Connection};
 use trio::Trio;
 
 /// What the data set may have: about 5,900 of the values written here.
 const LIMIT: u64 = 6 << 20;
 /// What may be on its way through the log, and what upkeep sees every 100 ms only.
 const SLACK: u64 = 2 << 20;
-/// Keys written between two looks.
-const BATCH: usize = 100;
-const OOM: &str = "command not allowed when used memory > 'maxmemory'";
 
-/// A durable server whose data set is limited.
-struct Limited {
-    server: Server,
-    client: Connection,
-}
-
-fn connect(server: &Server) -> Connection {
-    let url = format!("redis://127.0.0.1:{}/", server.port);
-    redis::Client::open(url).unwrap().get_connection().unwrap()
-}
-
-impl Limited {
-    fn new(policy: &str) -> Limited {
-        let limit = LIMIT.to_string();
-        let settings = ["--maxmemory", &limit, "--maxmemory-policy", policy];
-        let server = Server::durable(2, &settings);
-        let client = connect(&server);
-        Limited { server, client }
+fn limited(policy: &str) -> Limited {
+    let limit = LIMIT.to_string();
+    let settings = ["--maxmemory", &limit, "--maxmemory-policy", policy];
+    let server = Server::durable(2, &settings);
+    let client = connect(&server);
+    Limited {
+        server,
+        client,
+        field: "data_set_bytes",
+        limit: LIMIT,
+        slack: SLACK,
+        falls_by_itself: true,
     }
-
-    /// Writes `group:0`, `group:1`, … of 1000 bytes until `count` are written or one is refused;
-    /// how many were written. The data set is looked at all the while.
-    fn write(&mut self, group: &str, count: usize, ttl_seconds: Option<u64>) -> usize {
-        self.write_and(group, count, ttl_seconds, |_| {})
-    }
-
-    fn write_and(
-        &mut self,
-        group: &str,
-        count: usize,
-        ttl_seconds: Option<u64>,
-        mut between: impl FnMut(&mut Connection),
-    ) -> usize {
-        let value = "v".repeat(1000);
-        for start in (0..count).step_by(BATCH) {
-            let mut pipe = redis::pipe();
-            for i in start..count.min(start + BATCH) {
-                let key = format!("{group}:{i}");
-                match ttl_seconds {
-                    Some(ttl) => pipe.set_ex(key, &value, ttl + i as u64).ignore(),
-                    None => pipe.set(key, &value).ignore(),
-                };
-            }
-            if let Err(error) = pipe.query::<()>(&mut self.client) {
-                assert!(error.to_string().contains(OOM), "{error}");
-                return self.stay(group, count);
-            }
-            let bytes = info(&mut self.client, "memory", "data_set_bytes");
-            assert!(bytes < LIMIT + SLACK, "{bytes} bytes, the limit is {LIMIT}");
-            between(&mut self.client);
-        }
-        count
-    }
-
-    /// How many of a group's keys are there.
-    fn stay(&mut self, group: &str, count: usize) -> usize {
-        let keys: Vec<String> = (0..count).map(|i| format!("{group}:{i}")).collect();
-        let mut exists = redis::cmd("EXISTS");
-        exists.arg(&keys).query(&mut self.client).unwrap()
-    }
-
-    fn size(&mut self) -> u64 {
-        redis::cmd("DBSIZE").query(&mut self.client).unwrap()
-    }
-
-    /// The data set is below the limit, and every key written is there or counted as evicted.
-    fn check_count(&mut self, written: u64) {
-        self.until_below();
-        eventually("each key is there or counted", || {
-            let (there, evicted) = (self.size(), info(&mut self.client, "stats", "evicted_keys"));
-            assert!(evicted > 0);
-            (there + evicted == written).then_some(())
-        });
-    }
-
-    fn until_below(&mut self) {
-        eventually("the data set is below the limit", || {
-            let bytes = info(&mut self.client, "memory", "data_set_bytes");
-            (bytes <= LIMIT).then_some(())
-        });
-    }
-
-    /// Nothing is left to give up: writes are refused, reads and removals are not.
-    fn check_full(&mut self) {
-        let refused: RedisResult<()> = self.client.set("one-more", "v".repeat(1000));
-        assert!(refused.unwrap_err().to_string().contains(OOM));
-        let size: usize = self.client.strlen("keep:0").unwrap();
-        assert_eq!(size, 1000);
-        let keys: Vec<String> = (0..1000).map(|i| format!("keep:{i}")).collect();
-        let removed: usize = self.client.del(keys).unwrap();
-        assert_eq!(removed, 1000);
-        let _: () = self.client.set("one-more", "v").unwrap();
-    }
-}
-
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: never");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn info(client: &mut Connection, section: &str, field: &str) -> u64 {
-    let text: String = redis::cmd("INFO").arg(section).query(client).unwrap();
-    number(&text, field)
-}
-
-fn number(info: &str, field: &str) -> u64 {
-    let mut lines = info.lines();
-    let line = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap().parse().unwrap()
-}
-
-fn read(client: &mut Connection, group: &str, count: usize) {
-    let keys: Vec<String> = (0..count).map(|i| format!("{group}:{i}")).collect();
-    let _: Vec<Option<String>> = client.mget(keys).unwrap();
 }
 
 #[test]
 fn allkeys_lru_keeps_what_is_used() {
-    let mut node = Limited::new("allkeys-lru");
-    node.write("hot", 400, None);
-    node.write("cold", 4400, None);
-    thread::sleep(Duration::from_millis(1100)); // the clock of accesses counts seconds
-    read(&mut node.client, "hot", 400);
-    node.write_and("new", 4000, None, |client| read(client, "hot", 400));
-    node.check_count(8800);
-    let (hot, cold) = (node.stay("hot", 400), node.stay("cold", 4400));
-    assert!(hot >= 380, "{hot} of 400 hot keys stay");
-    assert!(cold < 2700, "{cold} of 4400 cold keys stay");
+    limited("allkeys-lru").check_hot_keys_stay(4400);
 }
 
 #[test]
 fn allkeys_lfu_keeps_what_is_used_often() {
-    let mut node = Limited::new("allkeys-lfu");
-    node.write("hot", 400, None);
-    for _ in 0..10 {
-        read(&mut node.client, "hot", 400);
-    }
-    node.write("new", 12_000, None);
-    node.check_count(12_400);
-    let hot = node.stay("hot", 400);
-    assert!(hot >= 380, "{hot} of 400 hot keys stay");
+    limited("allkeys-lfu").check_keys_used_often_stay();
 }
 
 #[test]
 fn allkeys_random_takes_any() {
-    let mut node = Limited::new("allkeys-random");
-    node.write("old", 4000, None);
-    node.write("new", 8000, Some(1000));
-    node.check_count(12_000);
-    let (old, new) = (node.stay("old", 4000), node.stay("new", 8000));
-    assert!((100..3500).contains(&old), "{old}");
-    assert!((1000..7000).contains(&new), "{new}");
+    limited("allkeys-random").check_any_key_goes();
 }
 
 #[test]
 fn volatile_policies_take_keys_with_a_deadline_only() {
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random"] {
-        let mut node = Limited::new(policy);
-        node.write("keep", 2000, None);
-        node.write("short", 6000, Some(1000));
-        node.check_count(8000);
-        assert_eq!(node.stay("keep", 2000), 2000, "{policy}");
-        // More and more stay, until there is nothing else.
-        let more = node.write("more", 20_000, None);
-        assert!((2000..6000).contains(&more), "{policy}: {more}");
-        assert_eq!(node.stay("short", 6000), 0, "{policy}");
-        assert_eq!(node.stay("keep", 2000), 2000, "{policy}");
-        node.check_full();
+        limited(policy).check_only_volatile_keys_go();
     }
 }
 
 #[test]
 fn volatile_ttl_takes_the_earliest_deadline() {
-    let mut node = Limited::new("volatile-ttl");
+    let mut node = limited("volatile-ttl");
     node.write("keep", 1000, None);
     node.write("late", 2000, Some(100_000));
     node.write("early", 6000, Some(1000));
@@ -214,7 +72,7 @@ fn volatile_ttl_takes_the_earliest_deadline() {
 
 #[test]
 fn collections_count_what_they_hold() {
-    let mut node = Limited::new("allkeys-lru");
+    let mut node = limited("allkeys-lru");
     let member = "m".repeat(100);
     for set in 0..40 {
         let members: Vec<String> = (0..2500).map(|i| format!("{member}{i}")).collect();
@@ -228,7 +86,7 @@ fn collections_count_what_they_hold() {
 /// What is counted for a big collection goes with it, though after a start it is only in its rows, where its elements have no bytes.
 #[test]
 fn a_big_collection_on_disk_goes_with_all_it_counts() {
-    let mut node = Limited::new("allkeys-lru");
+    let mut node = limited("allkeys-lru");
     node.write("k", 100, None);
     let value = "v".repeat(800);
     for start in (0..5000).step_by(500) {
@@ -237,19 +95,20 @@ fn a_big_collection_on_disk_goes_with_all_it_counts() {
     }
     node.server.kill_and_restart();
     node.client = connect(&node.server);
-    let mut until = |what, range: std::ops::Range<u64>| {
-        eventually(what, || {
-            let bytes = info(&mut node.client, "memory", "data_set_bytes");
-            range.contains(&bytes).then_some(())
-        });
+    let until = |node: &mut Limited, what, range: std::ops::Range<u64>| {
+        eventually(what, || range.contains(&node.bytes()).then_some(()));
     };
-    until("what is on disk is counted", 4_000_000..5_000_000);
+    until(
+        &mut node,
+        "what is on disk is counted",
+        4_000_000..5_000_000,
+    );
     let mut client = connect(&node.server);
     let found: String = client.hget("hash", 77).unwrap();
     assert_eq!(found, value);
     let removed: usize = client.del("hash").unwrap();
     assert_eq!(removed, 1);
-    until("all of the hash has gone", 100_000..200_000);
+    until(&mut node, "all of the hash has gone", 100_000..200_000);
     assert_eq!(node.size(), 100);
 }
 
@@ -262,7 +121,7 @@ fn evicted_keys_stay_away_after_a_crash() {
         ("volatile-lru", Some(100_000)),
         ("volatile-ttl", Some(100_000)),
     ] {
-        let mut node = Limited::new(policy);
+        let mut node = limited(policy);
         node.write("k", 10_000, ttl_seconds);
         node.check_count(10_000);
         let (before, size) = (exist(&mut node.client, "k", 10_000), node.size());
@@ -270,7 +129,7 @@ fn evicted_keys_stay_away_after_a_crash() {
         node.client = connect(&node.server);
         assert_eq!(node.size(), size, "{policy}");
         eventually("what is on disk is counted", || {
-            let bytes = info(&mut node.client, "memory", "data_set_bytes");
+            let bytes = node.bytes();
             (bytes > LIMIT * 9 / 10).then_some(())
         });
         // Keys that the replay left in memory were used at the start: the clock of uses, which counts seconds, has to move on.
@@ -301,17 +160,8 @@ fn exist(client: &mut Connection, group: &str, count: usize) -> Vec<bool> {
 
 #[test]
 fn a_lower_limit_and_another_policy_act_at_once() {
-    let mut node = Limited::new("noeviction");
-    let set = |client: &mut Connection, name: &str, value: &str| {
-        let mut command = redis::cmd("CONFIG");
-        let () = command
-            .arg("SET")
-            .arg(name)
-            .arg(value)
-            .query(client)
-            .unwrap();
-    };
-    set(&mut node.client, "maxmemory", "0");
+    let mut node = limited("noeviction");
+    config_set(&mut node.client, "maxmemory", "0");
     let value = "v".repeat(1000);
     for start in (0..12_000).step_by(1000) {
         let mut pipe = redis::pipe();
@@ -321,8 +171,8 @@ fn a_lower_limit_and_another_policy_act_at_once() {
         let () = pipe.query(&mut node.client).unwrap();
     }
     assert_eq!(node.size(), 12_000);
-    set(&mut node.client, "maxmemory-policy", "allkeys-random");
-    set(&mut node.client, "maxmemory", &LIMIT.to_string());
+    config_set(&mut node.client, "maxmemory-policy", "allkeys-random");
+    config_set(&mut node.client, "maxmemory", &LIMIT.to_string());
     node.check_count(12_000);
 }
 
