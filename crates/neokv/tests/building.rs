@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -105,7 +106,8 @@ impl Workshop {
 }
 
 fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| Path::new("../..").canonicalize().unwrap());
+    &ROOT
 }
 
 fn stdout(output: &Output) -> String {

@@ -92,7 +92,7 @@ fn cluster_session(script: &str, program: &Path, client: &Path) {
 }
 
 fn run(script: &str, program: &Path, arguments: &[&str]) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients");
+    let folder = Path::new("../../tests/clients").canonicalize().unwrap();
     let output = Command::new(program)
         .arg(folder.join(script))
         .args(arguments)

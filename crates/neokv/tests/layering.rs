@@ -201,7 +201,6 @@ impl Tree {
         let output = Command::new(cargo)
             .args(["metadata", "--format-version", "1", "--offline"])
             .args(["--filter-platform", &host])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .expect("cargo metadata runs");
         assert!(

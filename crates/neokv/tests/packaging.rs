@@ -45,8 +45,7 @@ const DEB: &[&str] = &[
 ];
 
 fn root() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().unwrap()
+    Path::new("../..").canonicalize().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

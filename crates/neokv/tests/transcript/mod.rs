@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts")
+    PathBuf::from("../../tests/transcripts")
 }
 
 /// The files whose name contains `NEOKV_TRANSCRIPT` (all if it is not set), by name.

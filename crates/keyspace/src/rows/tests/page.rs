@@ -7,10 +7,7 @@ use crate::Expire;
 use crate::rows::feed;
 use crate::rows::layout::Metadata;
 
-const PAGE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/internals/layout.md"
-);
+const PAGE: &str = "../../docs/internals/layout.md";
 const BEGIN: &str = "<!-- printed by crates/keyspace/src/rows/tests/page.rs: do not edit -->\n";
 const END: &str = "<!-- end of what is printed -->\n";
 

@@ -102,7 +102,7 @@ impl Stock {
         session: u32,
         path: PathBuf,
     ) {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients");
+        let folder = Path::new("../../tests/clients").canonicalize().unwrap();
         let lines = Tail::open(&path);
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
