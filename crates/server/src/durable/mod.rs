@@ -45,6 +45,7 @@ mod readers;
 mod recover;
 mod refuse;
 mod rehearse;
+mod serve_behind;
 mod together;
 mod weighings;
 mod writer;
