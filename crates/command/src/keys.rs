@@ -1,5 +1,6 @@
 //! Where the keys of a command are. They decide which regions it runs on.
 
+use base::DbIndex;
 use resp::Args;
 
 /// Positions of keys among the arguments.
@@ -110,6 +111,49 @@ impl Keys {
             }
         }
         Ok(())
+    }
+}
+
+/// How a command reaches another database than that of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherDatabase {
+    /// It does not.
+    None,
+    /// The key at `key` goes to the database that argument `database` names (MOVE).
+    Argument { database: usize, key: usize },
+    /// The key at `key` goes to the database behind the word `DB`, if that word is among the
+    /// arguments from `first` on (COPY).
+    Option { first: usize, key: usize },
+    /// It is about databases as a whole (SWAPDB).
+    Whole,
+}
+
+impl OtherDatabase {
+    /// The other database and the position of the key there, if the arguments name one.
+    #[inline]
+    pub fn named(self, args: &Args<'_>) -> Option<(DbIndex, usize)> {
+        let (database, key) = match self {
+            OtherDatabase::None | OtherDatabase::Whole => return None,
+            OtherDatabase::Argument { database, key } => (args.int(database).ok()?, key),
+            OtherDatabase::Option { first, key } => {
+                let database = (first..args.len().saturating_sub(1))
+                    .filter(|&at| args.is(at, "DB"))
+                    .find_map(|at| args.int(at + 1).ok())?;
+                (database, key)
+            }
+        };
+        Some((DbIndex::try_from(database).ok()?, key))
+    }
+
+    /// Whether the arguments name a database, one that there may not be, other than `own`.
+    #[inline]
+    pub fn is_named(self, args: &Args<'_>, own: i64) -> bool {
+        match self {
+            OtherDatabase::None => false,
+            OtherDatabase::Argument { .. } | OtherDatabase::Whole => true,
+            OtherDatabase::Option { first, .. } => (first..args.len())
+                .any(|at| args.is(at, "DB") && args.int(at + 1).is_ok_and(|db| db != own)),
+        }
     }
 }
 

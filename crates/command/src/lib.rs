@@ -13,14 +13,16 @@
 
 pub mod family;
 mod flags;
+mod key_use;
 mod keys;
 mod on_row;
 mod row;
 pub mod syntax;
 pub mod table;
 
-pub use flags::{Flags, Group};
-pub use keys::{Keys, KeysError};
-pub use on_row::{OnRow, RowReadFn, RowWriteFn, call};
-pub use row::{Arity, Attempt, Block, Command, Nil, Run, TimeoutAt, WaitOn};
+pub use flags::{Flags, Group, Traits};
+pub use key_use::{KeyUse, KeyUses};
+pub use keys::{Keys, KeysError, OtherDatabase};
+pub use on_row::{OnRow, RowGrowth, RowReadFn, RowValuesFn, RowWriteFn, call};
+pub use row::{Arity, Attempt, Block, Command, Merge, Nil, Run, Secrets, TimeoutAt, WaitOn};
 pub use table::{Table, wrong_arity};

@@ -14,6 +14,8 @@
 use base::Refusal;
 use keyspace::{RowRef, Txn, View};
 use resp::{Args, Reply};
+use table::Table;
+use table::entry::Fields;
 
 use crate::family::row;
 use crate::table::wrong_arity;
@@ -36,6 +38,19 @@ pub enum OnRow {
 pub type RowReadFn = fn(&View<'_>, &RowRef, &Args<'_>, &mut Reply) -> Result<(), Refusal>;
 /// As every write: if it returns a refusal it must have changed nothing.
 pub type RowWriteFn = fn(&mut Txn<'_>, &RowRef, &Args<'_>, &mut Reply) -> Result<(), Refusal>;
+
+/// Whether a command may make the row that its argument 1 names larger.
+#[derive(Clone, Copy)]
+pub enum RowGrowth {
+    Never,
+    /// As far as these values are larger than those that they replace.
+    By(RowValuesFn),
+    Unknown,
+}
+
+/// The fields that a command on one row sets, with values at least as large as those it will set.
+/// What cannot be parsed sets nothing.
+pub type RowValuesFn = fn(&Table, &Args<'_>) -> Result<Fields, Refusal>;
 
 /// Runs a command on a view.
 #[inline]

@@ -1,10 +1,10 @@
 //! One row of the command table.
 
-use base::{Refusal, number};
+use base::{DbIndex, Refusal, number};
 use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
-use crate::{Flags, Group, Keys, OnRow};
+use crate::{Flags, Group, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Traits};
 
 /// A command, or a subcommand of one (`name` then is `"object|encoding"`).
 #[derive(Clone, Copy)]
@@ -17,11 +17,24 @@ pub struct Command {
     pub arity: Arity,
     /// Where the keys are: they decide the regions the command is given.
     pub keys: Keys,
+    pub other_database: OtherDatabase,
     pub run: Run,
     /// What becomes of it when a key names a row of a table.
     pub on_row: OnRow,
+    pub row_growth: RowGrowth,
     pub flags: Flags,
+    pub traits: Traits,
+    pub merge: Merge,
+    pub secrets: Secrets,
+    pub key_uses: KeyUses,
     pub group: Group,
+    /// The ACL categories that say what it is about, if they are not those of its group.
+    pub categories: Option<&'static [&'static str]>,
+    /// What a client that routes commands itself should know, in Redis' words:
+    /// `nondeterministic_output` and `nondeterministic_output_order`: the same data gives other
+    /// replies, or other orders. `request_policy` and `response_policy`: which nodes of a cluster to
+    /// ask, and how to make one reply of theirs.
+    pub tips: &'static [&'static str],
     /// The Redis version that brought it.
     pub since: &'static str,
     pub complexity: &'static str,
@@ -36,23 +49,82 @@ impl Command {
         syntax: "",
         arity: Arity::AtLeast(1),
         keys: Keys::None,
+        other_database: OtherDatabase::None,
         run: Run::Container,
         on_row: OnRow::Refused,
+        row_growth: RowGrowth::Unknown,
         flags: Flags::empty(),
+        traits: Traits::empty(),
+        merge: Merge::First,
+        secrets: Secrets::None,
+        key_uses: KeyUses::ByRun,
         group: Group::Generic,
+        categories: None,
+        tips: &[],
         since: "1.0.0",
         complexity: "O(1)",
         summary: "",
         subcommands: &[],
     };
 
+    /// Whether it changes keys. Its `run` alone says so; there is no flag that could say otherwise.
+    #[inline]
     pub fn is_write(&self) -> bool {
-        self.flags.contains(Flags::WRITE)
+        matches!(self.run, Run::Write(_) | Run::Block(_))
+    }
+
+    #[inline]
+    pub fn is(&self, traits: Traits) -> bool {
+        self.traits.contains(traits)
     }
 
     pub fn is_internal(&self) -> bool {
-        self.flags.contains(Flags::INTERNAL)
+        self.is(Traits::INTERNAL)
     }
+
+    /// Whether it may put something at a key that was empty.
+    pub fn may_fill_keys(&self) -> bool {
+        self.flags.contains(Flags::DENYOOM) || self.is(Traits::FILLS_KEYS)
+    }
+
+    /// Calls `each` with every key the arguments name, in the database where the command looks.
+    pub fn each_key(&self, db: DbIndex, args: &Args<'_>, each: &mut dyn FnMut(DbIndex, &[u8])) {
+        let _ = self.keys.positions(args, |at| each(db, args.at(at)));
+        if let Some((other, at)) = self.other_database.named(args) {
+            each(other, args.at(at));
+        }
+    }
+
+    /// The row with these tips.
+    pub const fn with_tips(self, tips: &'static [&'static str]) -> Command {
+        Command { tips, ..self }
+    }
+}
+
+/// How one reply is made of those of all nodes, if a session wants a command on all keys of a
+/// cluster. If a node refuses, its refusal is the reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// They say the same: the first.
+    First,
+    /// They are numbers: their sum.
+    Sum,
+    /// They are lists: one list of all.
+    Concatenate,
+    /// They are each a key or null: one of the keys at random.
+    OneKey,
+}
+
+/// Which arguments must not be shown to others (MONITOR, SLOWLOG).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    None,
+    /// All but the name.
+    All,
+    /// The user and the password behind the word `AUTH`.
+    BehindAuth,
+    /// Settings and their values alternate from argument 2 on; some values are secret.
+    Settings,
 }
 
 /// How many arguments, the name included.

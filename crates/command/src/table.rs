@@ -144,6 +144,11 @@ impl Table {
         }
     }
 
+    /// The row that the first of `args` names; its subcommands and its arity are not looked at.
+    pub fn named(&self, args: &Args<'_>) -> Option<&Command> {
+        self.rows.get(self.find(args.at(0))?)
+    }
+
     /// The command a client names by `args`, its subcommand resolved and its arity checked. The number is
     /// that of the top-level row.
     #[inline]

@@ -44,10 +44,7 @@ const GROUPS: &[(Group, &str)] = &[
 fn commands() -> String {
     let table = server::Commands::new();
     let rows: Vec<&Command> = table.table.listed().collect();
-    let ours = rows
-        .iter()
-        .filter(|row| row.name.starts_with("row."))
-        .count();
+    let ours = rows.iter().filter(|row| row.group == Group::Row).count();
     let mut page = format!(
         "# Commands\n\nGenerated from the command table by `neokv page commands`; do not edit.\n\n\
          {} commands as in Redis 7.0, and {ours} of our own (`ROW.*`). *Arity* counts the name; −2 means two or more. \

@@ -65,6 +65,88 @@ fn no_path_of_this_clone_is_compiled_in() {
     assert!(wrong.is_empty(), "{compiled_in} in {wrong:?}");
 }
 
+/// What is special about a command is a property in its row: outside crate `command` nobody compares names of commands.
+#[test]
+fn names_of_commands_are_compared_in_crate_command_only() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let relative = path.strip_prefix(root()).unwrap_or(&path);
+        let is_exempt = |part: &str| relative.iter().any(|it| it == part);
+        if relative.starts_with("crates/command") || is_exempt("tests") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let compared = comparisons_of_names(&text);
+        wrong.extend(compared.map(|line| format!("{}: {line}", relative.display())));
+    }
+    let told = "a command's name is compared; give its row in crate `command` a property instead";
+    assert!(wrong.is_empty(), "{told}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn comparisons_of_names_are_found() {
+    for text in [
+        "row.name == \"exec\"",
+        "call.row.name != \"exec\"",
+        "\"exec\" == row.name",
+        "match row.name {",
+        "match (row.name, number) {",
+        "matches!(\n    call.row.name,\n    \"exec\"",
+        "STORE.contains(&row.name)",
+        "row.name.starts_with(\"row.\")",
+        "args.is(0, \"exec\")",
+        "table.find(b\"exec\")",
+    ] {
+        assert_eq!(comparisons_of_names(text).count(), 1, "{text}");
+    }
+    for text in [
+        "reply.bulk(row.name.as_bytes())",
+        "subs.position(|sub| sub.name == row.name)",
+        "setting.name == \"dir\"",
+        "args.is(2, \"FILTERBY\")",
+    ] {
+        assert_eq!(comparisons_of_names(text).count(), 0, "{text}");
+    }
+}
+
+/// The places of a source text where the name of a command's row, or the first argument of a command, is compared with a text.
+fn comparisons_of_names(text: &str) -> impl Iterator<Item = String> {
+    const NAME: &str = "row.name";
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(NAME) {
+        let is_in_path = |c: char| c.is_alphanumeric() || "._&*".contains(c);
+        let before = text[..at].trim_end_matches(is_in_path).trim_end();
+        let behind = text[at + NAME.len()..].trim_start();
+        let starts = [
+            "== \"",
+            "!= \"",
+            ".starts_with(\"",
+            ".ends_with(\"",
+            ".eq_ignore_ascii_case(\"",
+        ];
+        let ends = [
+            "match",
+            "match (",
+            "matches!(",
+            "matches!( ",
+            ".contains(",
+            "\" ==",
+            "\" !=",
+        ];
+        if starts.iter().any(|it| behind.starts_with(it))
+            || ends.iter().any(|it| before.ends_with(it))
+        {
+            found.push(at);
+        }
+    }
+    for call in ["args.is(0, \"", ".find(b\""] {
+        found.extend(text.match_indices(call).map(|(at, _)| at));
+    }
+    let shown = move |at: usize| text[at..].chars().take(60).collect();
+    found.into_iter().map(shown)
+}
+
 fn root() -> PathBuf {
     PathBuf::from("../..")
 }

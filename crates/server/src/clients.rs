@@ -12,6 +12,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
+use command::Secrets;
 use resp::Args;
 
 use crate::Commands;
@@ -336,12 +337,13 @@ impl Clients {
     pub fn feed_monitors(
         &self,
         args: &Args<'_>,
+        secrets: Secrets,
         db: u8,
         addr: &str,
         now_us: u64,
         limit_bytes: usize,
     ) {
-        let line = monitor_line(args, db, addr, now_us);
+        let line = monitor_line(args, secrets, db, addr, now_us);
         for client in self.all().values() {
             if client.monitor.load(Ordering::Relaxed) {
                 client.push(&line, limit_bytes);
@@ -351,12 +353,12 @@ impl Clients {
 }
 
 /// `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`
-fn monitor_line(args: &Args<'_>, db: u8, addr: &str, now_us: u64) -> Vec<u8> {
+fn monitor_line(args: &Args<'_>, secrets: Secrets, db: u8, addr: &str, now_us: u64) -> Vec<u8> {
     let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
     let mut line = format!("+{seconds}.{micros:06} [{db} {addr}]").into_bytes();
     for i in 0..args.len() {
         line.extend_from_slice(b" \"");
-        if crate::slowlog::is_secret(args, i) {
+        if crate::slowlog::is_secret(args, secrets, i) {
             line.extend_from_slice(b"(redacted)");
         } else {
             args.at(i)
@@ -398,7 +400,13 @@ mod tests {
             resp::Span { start: 0, len: 2 },
             resp::Span { start: 2, len: 4 },
         ];
-        let line = monitor_line(&Args::new(buffer, &spans), 3, "1.2.3.4:5", 1_000_002);
+        let line = monitor_line(
+            &Args::new(buffer, &spans),
+            Secrets::None,
+            3,
+            "1.2.3.4:5",
+            1_000_002,
+        );
         assert_eq!(
             String::from_utf8(line).unwrap(),
             "+1.000002 [3 1.2.3.4:5] \"se\" \"a\\\"\\n\\x01\"\r\n"

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use command::Secrets;
 use resp::Args;
 
 use crate::clients::Client;
@@ -39,6 +40,7 @@ impl SlowLog {
     pub fn add(
         &self,
         args: &Args<'_>,
+        secrets: Secrets,
         took_us: u64,
         now_ms: u64,
         client: Option<&Client>,
@@ -48,7 +50,7 @@ impl SlowLog {
             id: 0,
             at_seconds: now_ms / 1000,
             took_us,
-            args: shortened(args),
+            args: shortened(args, secrets),
             addr: client.map(|client| client.addr.clone()).unwrap_or_default(),
             client_name: client.map(Client::name).unwrap_or_default(),
         };
@@ -70,12 +72,12 @@ impl SlowLog {
 }
 
 /// The arguments as the log keeps them, passwords hidden.
-fn shortened(args: &Args<'_>) -> Vec<Vec<u8>> {
+fn shortened(args: &Args<'_>, secrets: Secrets) -> Vec<Vec<u8>> {
     let len = args.len();
     let kept = if len > ARGS_MAX { ARGS_MAX - 1 } else { len };
     let mut list: Vec<Vec<u8>> = (0..kept)
         .map(|i| {
-            if is_secret(args, i) {
+            if is_secret(args, secrets, i) {
                 return b"(redacted)".to_vec();
             }
             let arg = args.at(i);
@@ -95,17 +97,19 @@ fn shortened(args: &Args<'_>) -> Vec<Vec<u8>> {
 }
 
 /// Whether argument `i` must not be shown to others (MONITOR, SLOWLOG).
-pub fn is_secret(args: &Args<'_>, i: usize) -> bool {
-    if args.is(0, "AUTH") {
-        return i >= 1;
-    }
-    if args.is(0, "HELLO") {
-        return i >= 2
-            && ((i >= 1 && args.is(i - 1, "AUTH")) || (i >= 3 && args.is(i - 2, "AUTH")));
-    }
-    i >= 3 && i % 2 == 1 && args.is(0, "CONFIG") && args.is(1, "SET") && {
-        crate::settings::list::find(&String::from_utf8_lossy(args.at(i - 1)))
-            .is_some_and(|row| crate::settings::list::ALL[row].secret)
+pub fn is_secret(args: &Args<'_>, secrets: Secrets, i: usize) -> bool {
+    match secrets {
+        Secrets::None => false,
+        Secrets::All => i >= 1,
+        Secrets::BehindAuth => {
+            i >= 2 && (args.is(i - 1, "AUTH") || (i >= 3 && args.is(i - 2, "AUTH")))
+        }
+        Secrets::Settings => {
+            i >= 3
+                && i % 2 == 1
+                && crate::settings::list::find(&String::from_utf8_lossy(args.at(i - 1)))
+                    .is_some_and(|row| crate::settings::list::ALL[row].secret)
+        }
     }
 }
 
@@ -132,7 +136,7 @@ mod tests {
         let long = [b'x'; 200];
         let mut words: Vec<&[u8]> = vec![b"SADD", b"key"];
         words.extend(std::iter::repeat_n(&long[..], 38));
-        let kept = with_args(&words, shortened);
+        let kept = with_args(&words, |args| shortened(args, Secrets::None));
         assert_eq!(kept.len(), 32);
         assert_eq!(kept[31], b"... (9 more arguments)");
         assert!(kept[2].ends_with(b"... (72 more bytes)"));
@@ -141,11 +145,11 @@ mod tests {
     #[test]
     fn passwords_are_hidden() {
         let words: &[&[u8]] = &[b"config", b"set", b"hz", b"1", b"requirepass", b"secret"];
-        let kept = with_args(words, shortened);
+        let kept = with_args(words, |args| shortened(args, Secrets::Settings));
         assert_eq!(kept[3], b"1");
         assert_eq!(kept[5], b"(redacted)");
         let words: &[&[u8]] = &[b"HELLO", b"3", b"AUTH", b"me", b"secret", b"SETNAME", b"x"];
-        let kept = with_args(words, shortened);
+        let kept = with_args(words, |args| shortened(args, Secrets::BehindAuth));
         assert_eq!(
             &kept[3..],
             [&b"(redacted)"[..], b"(redacted)", b"SETNAME", b"x"]
@@ -156,7 +160,9 @@ mod tests {
     fn the_newest_stay() {
         let log = SlowLog::default();
         for _ in 0..5 {
-            with_args(&[b"get", b"k"], |args| log.add(args, 20, 5000, None, 3));
+            with_args(&[b"get", b"k"], |args| {
+                log.add(args, Secrets::None, 20, 5000, None, 3)
+            });
         }
         let ids: Vec<u64> = log.lock().entries.iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [4, 3, 2]);

@@ -6,7 +6,7 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::string::invalid_expire_time;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
 const BASE: Command = Command {
     keys: Keys::one(1),
@@ -15,7 +15,7 @@ const BASE: Command = Command {
 };
 const SET: Command = Command {
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.union(Flags::FAST),
+    flags: Flags::FAST,
     ..BASE
 };
 const READ: Command = Command {
@@ -30,6 +30,7 @@ pub const ROWS: &[Command] = &[
         syntax: "key seconds [NX|XX|GT|LT]",
         run: Run::Write(expire),
         summary: "Lets a key disappear after a number of seconds.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
     Command {
@@ -38,6 +39,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(pexpire),
         since: "2.6.0",
         summary: "Lets a key disappear after a number of milliseconds.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
     Command {
@@ -46,6 +48,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(expireat),
         since: "1.2.0",
         summary: "Lets a key disappear at a Unix time in seconds.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
     Command {
@@ -54,6 +57,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(pexpireat),
         since: "2.6.0",
         summary: "Lets a key disappear at a Unix time in milliseconds.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
     Command {
@@ -63,6 +67,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(persist),
         since: "2.2.0",
         summary: "Clears the deadline of a key.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
     Command {
@@ -70,6 +75,7 @@ pub const ROWS: &[Command] = &[
         syntax: "key",
         run: Run::Read(ttl),
         summary: "Returns the seconds a key has left.",
+        tips: &["nondeterministic_output"],
         ..READ
     },
     Command {
@@ -78,6 +84,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(pttl),
         since: "2.6.0",
         summary: "Returns the milliseconds a key has left.",
+        tips: &["nondeterministic_output"],
         ..READ
     },
     Command {

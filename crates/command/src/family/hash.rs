@@ -8,7 +8,7 @@ use resp::{Args, Protocol, Reply};
 use super::string::counter::float_sum;
 use super::{row, sample};
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, OnRow, RowGrowth, Run};
 
 const HASH: Command = Command {
     group: Group::Hash,
@@ -16,8 +16,7 @@ const HASH: Command = Command {
     since: "2.0.0",
     ..Command::BASE
 };
-const WRITE: Flags = Flags::WRITE.union(Flags::FAST);
-const GROW: Flags = WRITE.union(Flags::DENYOOM);
+const GROW: Flags = Flags::FAST.union(Flags::DENYOOM);
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = READ.union(Flags::FAST);
 
@@ -31,6 +30,8 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: "O(N) where N is the number of fields set.",
         summary: "Sets fields of a hash; returns how many are new.",
+        key_uses: KeyUses::All(KeyUse::Updates),
+        row_growth: RowGrowth::By(row::sets::pairs),
         ..HASH
     },
     Command {
@@ -41,6 +42,7 @@ pub const ROWS: &[Command] = &[
         on_row: OnRow::Write(row::hash::hsetnx),
         flags: GROW,
         summary: "Sets a field of a hash unless it exists.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..HASH
     },
     Command {
@@ -52,6 +54,8 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: "O(N) where N is the number of fields set.",
         summary: "Sets fields of a hash.",
+        key_uses: KeyUses::All(KeyUse::Updates),
+        row_growth: RowGrowth::By(row::sets::pairs),
         ..HASH
     },
     Command {
@@ -84,6 +88,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: "O(N) where N is the size of the hash.",
         summary: "Returns all fields of a hash with their values.",
+        tips: &["nondeterministic_output_order"],
         ..HASH
     },
     Command {
@@ -95,6 +100,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: "O(N) where N is the size of the hash.",
         summary: "Returns all fields of a hash.",
+        tips: &["nondeterministic_output_order"],
         ..HASH
     },
     Command {
@@ -106,6 +112,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: "O(N) where N is the size of the hash.",
         summary: "Returns all values of a hash.",
+        tips: &["nondeterministic_output_order"],
         ..HASH
     },
     Command {
@@ -114,9 +121,10 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(3),
         run: Run::Write(hdel),
         on_row: OnRow::Write(row::hash::hdel),
-        flags: WRITE,
+        flags: Flags::FAST,
         complexity: "O(N) where N is the number of fields named.",
         summary: "Removes fields of a hash; the last one takes the key with it.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..HASH
     },
     Command {
@@ -127,6 +135,7 @@ pub const ROWS: &[Command] = &[
         on_row: OnRow::Read(row::hash::hlen),
         flags: READ_FAST,
         summary: "Returns the number of fields of a hash.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..HASH
     },
     Command {
@@ -138,6 +147,7 @@ pub const ROWS: &[Command] = &[
         flags: READ_FAST,
         since: "3.2.0",
         summary: "Returns the length of a field's value.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..HASH
     },
     Command {
@@ -148,6 +158,7 @@ pub const ROWS: &[Command] = &[
         on_row: OnRow::Read(row::hash::hexists),
         flags: READ_FAST,
         summary: "Tells whether a hash has a field.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..HASH
     },
     Command {
@@ -158,6 +169,7 @@ pub const ROWS: &[Command] = &[
         on_row: OnRow::Write(row::hash::hincrby),
         flags: GROW,
         summary: "Adds an integer to a field of a hash.",
+        row_growth: RowGrowth::By(row::sets::number),
         ..HASH
     },
     Command {
@@ -169,6 +181,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         since: "2.6.0",
         summary: "Adds a floating-point number to a field of a hash.",
+        row_growth: RowGrowth::By(row::sets::number),
         ..HASH
     },
     Command {
@@ -180,6 +193,7 @@ pub const ROWS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(N) where N is the number of fields returned.",
         summary: "Returns fields of a hash at random.",
+        tips: &["nondeterministic_output"],
         ..HASH
     },
 ];

@@ -28,6 +28,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(scan),
         group: Group::Generic,
         summary: "Walks the keys of the database in steps.",
+        tips: &["nondeterministic_output", "request_policy:special"],
         ..BASE
     },
     Command {
@@ -37,6 +38,7 @@ pub const ROWS: &[Command] = &[
         on_row: OnRow::Read(row::hash::hscan),
         group: Group::Hash,
         summary: "Walks the fields and values of a hash in steps.",
+        tips: &["nondeterministic_output"],
         ..BASE
     },
     Command {
@@ -45,6 +47,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(sscan),
         group: Group::Set,
         summary: "Walks the members of a set in steps.",
+        tips: &["nondeterministic_output"],
         ..BASE
     },
     Command {
@@ -53,6 +56,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(zscan),
         group: Group::SortedSet,
         summary: "Walks the members and scores of a sorted set in steps.",
+        tips: &["nondeterministic_output"],
         ..BASE
     },
 ];

@@ -10,7 +10,7 @@ use base::{Atom, Refusal, number};
 use keyspace::{List, Txn, Value, ValueRef, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 
 const BASE: Command = Command {
     arity: Arity::AtLeast(2),
@@ -25,12 +25,13 @@ pub const ROWS: &[Command] = &[
         name: "sort",
         syntax: "key [BY pattern] [LIMIT <offset count>] [GET pattern*] [ASC|DESC] [ALPHA] [STORE destination]",
         run: Run::Write(sort),
-        flags: Flags::WRITE
-            .union(Flags::BY_EFFECT)
-            .union(Flags::DENYOOM)
+        traits: Traits::BY_EFFECT,
+        flags: Flags::DENYOOM
             .union(Flags::MOVABLEKEYS)
             .union(Flags::DANGEROUS),
         summary: "Sorts the elements of a list, set or sorted set; returns or stores them.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Reads, KeyUse::Overwrites),
+        categories: Some(&["@set", "@sortedset", "@list"]),
         ..BASE
     },
     Command {
@@ -43,6 +44,7 @@ pub const ROWS: &[Command] = &[
             .union(Flags::DANGEROUS),
         since: "7.0.0",
         summary: "Sorts the elements of a list, set or sorted set and returns them.",
+        categories: Some(&["@set", "@sortedset", "@list"]),
         ..BASE
     },
 ];

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use base::{Refusal, Slot, slot::slot_of};
 use command::family::row::{NOT_LOADED, SCHEMA_BEHIND};
-use command::{Command, Keys};
+use command::{Command, Keys, OtherDatabase};
 use resp::Args;
 
 use super::Cluster;
@@ -89,13 +89,19 @@ impl Cluster {
 
     /// What Redis Cluster does not have: other databases, and SORT by keys that are not named.
     pub fn refuses(row: &Command, args: &Args<'_>) -> Option<Refusal> {
-        let line = match row.name {
-            "swapdb" => "ERR SWAPDB is not allowed in cluster mode",
-            "move" => "ERR MOVE is not allowed in cluster mode",
-            "copy" if names_database(args) => {
-                "ERR Copying to another database is not allowed in cluster mode"
-            }
-            "sort" | "sort_ro" if row.keys.touches_everything(args) => {
+        if row.other_database.is_named(args, 0) {
+            return Some(match row.other_database {
+                OtherDatabase::Option { .. } => {
+                    Refusal::new("ERR Copying to another database is not allowed in cluster mode")
+                }
+                _ => Refusal::text_of(format!(
+                    "ERR {} is not allowed in cluster mode",
+                    row.name.to_ascii_uppercase()
+                )),
+            });
+        }
+        let line = match row.keys {
+            Keys::Sort { .. } if row.keys.touches_everything(args) => {
                 let is_by = (2..args.len()).any(|at| {
                     args.is(at, "BY") && args.get(at + 1).is_some_and(|it| it.contains(&b'*'))
                 });
@@ -136,11 +142,6 @@ const CHOOSING: &str = "TRYAGAIN a leader for this slot is being chosen";
 /// What a client is told when nobody was found in time.
 pub fn no_leader() -> Refusal {
     Refusal::new("CLUSTERDOWN The cluster is down: no leader was found for this slot in time")
-}
-
-/// `COPY … DB n` with another database than 0.
-fn names_database(args: &Args<'_>) -> bool {
-    (3..args.len()).any(|at| args.is(at, "DB") && args.int(at + 1).is_ok_and(|db| db != 0))
 }
 
 /// What a reply says about where its command has to go. Nothing has happened if it says anything.

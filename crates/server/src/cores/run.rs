@@ -4,14 +4,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Command, Flags, Keys, KeysError};
+use command::{Attempt, Command, Flags, Keys, KeysError, Traits};
 use keyspace::rows::ColdRows;
 use keyspace::{DueKey, Keyspace, View};
 use resp::{Args, Reply};
 
 use super::{Core, Map, RegionId};
 use crate::clients::Client;
-use crate::durable::each_key;
 
 /// A resolved command and whose it is.
 #[derive(Clone, Copy)]
@@ -216,9 +215,8 @@ impl Core {
                 if !keys.is_empty() {
                     // All keys of the command come together: one by one, the next could push out
                     // the last.
-                    each_key(call.row, call.db, args, &mut |db, key| {
-                        keys.push((db, key.into()))
-                    });
+                    call.row
+                        .each_key(call.db, args, &mut |db, key| keys.push((db, key.into())));
                 }
                 let tries = again.tries + u8::from(!rows.is_empty());
                 return Err(Absent::Cold(Box::new(Cold {
@@ -292,7 +290,9 @@ impl Core {
         reply: &mut Reply,
     ) -> Ran {
         let before = reply.len();
-        let view = match call.client.no_touch.load(Ordering::Relaxed) && call.row.name != "touch" {
+        let view = match call.client.no_touch.load(Ordering::Relaxed)
+            && !call.row.is(Traits::ALWAYS_TOUCHES)
+        {
             true => view.without_touching(),
             false => view,
         };
@@ -364,9 +364,14 @@ impl Core {
         let logged = slower_than >= 0 && us >= slower_than as u64;
         if logged && !call.row.flags.contains(Flags::SKIP_SLOWLOG) {
             let max_len = settings.slowlog_max_len;
-            self.shared
-                .slowlog
-                .add(args, us, self.now_ms(), Some(call.client), max_len);
+            self.shared.slowlog.add(
+                args,
+                call.row.secrets,
+                us,
+                self.now_ms(),
+                Some(call.client),
+                max_len,
+            );
         }
     }
 }

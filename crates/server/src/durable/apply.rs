@@ -15,7 +15,6 @@ use keyspace::rows::{Changes, ColdRows, WriteError};
 use replica::entry;
 
 use super::keep::{Fate, try_again};
-use super::keys::each_key;
 use super::member::Unwritten;
 use super::payload::{Brought, cold_keys_of, run_payload};
 use super::{Durable, Flight};
@@ -473,7 +472,7 @@ impl Core {
             for (at, &(stat, db)) in batch.heads.iter().enumerate() {
                 let row = self.shared.commands.row(stat as usize);
                 let args = batch.commands.args(at);
-                each_key(row, db, &args, &mut look);
+                row.each_key(db, &args, &mut look);
             }
         }
         for (db, key, _) in &flight.due {
@@ -485,7 +484,7 @@ impl Core {
         for serve in &flight.serves {
             let row = self.shared.commands.row(serve.waiter.stat);
             let args = serve.waiter.command.args(0);
-            each_key(row, serve.waiter.db, &args, &mut look);
+            row.each_key(serve.waiter.db, &args, &mut look);
         }
         cold
     }

@@ -20,7 +20,6 @@ use keyspace::rows::{Changes, ColdRows, WriteError};
 use replica::entry::rows_payload;
 use resp::{Args, Reply};
 
-use super::keys::each_key;
 use super::large::Unkept;
 use crate::cores::{Again, Answer, Call, Core, Held, Ran, Region, Ticket};
 
@@ -148,7 +147,7 @@ impl Held {
     /// Fetches the keys that a command's arguments name.
     pub async fn load_keys_of(&mut self, row: &Command, db: DbIndex, args: &Args<'_>) {
         let mut keys = Vec::new();
-        each_key(row, db, args, &mut |db, key| keys.push((db, key.into())));
+        row.each_key(db, args, &mut |db, key| keys.push((db, key.into())));
         self.load_missing_of(keys).await;
     }
 

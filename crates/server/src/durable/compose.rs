@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use command::{Command, Flags};
+use command::{Command, Traits};
 use replica::Refused;
 use replica::entry::EntryWriter;
 
@@ -36,7 +36,7 @@ const ROW_APPLY: &[u8] = b"row.apply";
 /// Whether a command goes through the log as it is. The others are logged by what they changed
 /// ([`super::commit`]): their outcome depends on how values lie in memory.
 pub fn is_logged_as_given(row: &Command) -> bool {
-    !row.flags.contains(Flags::BY_EFFECT)
+    !row.is(Traits::BY_EFFECT)
 }
 
 impl Core {

@@ -31,7 +31,6 @@ mod expire;
 mod feed;
 mod flight;
 mod keep;
-mod keys;
 mod large;
 mod leaving;
 mod load;
@@ -60,7 +59,6 @@ use replica::{LogStore, LogWrite};
 
 pub(crate) use attempt::awaited_keys;
 pub(crate) use compose::is_logged_as_given;
-pub(crate) use keys::each_key;
 pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;

@@ -11,7 +11,6 @@ use keyspace::{Keyspace, Tuning, View};
 use replica::entry::{self, Body, EntryError};
 use resp::{Args, Protocol, Reply, Span};
 
-use super::keys::each_key;
 use super::member::seed_of;
 use crate::commands::Commands;
 use crate::cores::call_function;
@@ -89,7 +88,7 @@ pub fn run_payload(
                     ));
                 };
                 let mut cold = Ok(());
-                each_key(row, command.db, &args, &mut |db, key| {
+                row.each_key(command.db, &args, &mut |db, key| {
                     if cold.is_ok() {
                         cold = fetch(space, rows, db, key);
                     }
@@ -166,7 +165,7 @@ pub fn cold_keys_of(
                 let args = Args::new(payload, &spans);
                 // One that is not known is told of when it is to run.
                 if let Ok((_, row)) = commands.table.resolve_logged(&args) {
-                    each_key(row, command.db, &args, &mut look);
+                    row.each_key(command.db, &args, &mut look);
                 }
             }
         }

@@ -13,14 +13,13 @@ use keyspace::{Keyspace, View};
 use resp::{Args, Protocol, Reply};
 
 use super::Flight;
-use super::keys::each_key;
 use super::member::seed_of;
 use crate::cores::{Call, Core, Held, call_function};
 
 /// Whether a command names a big collection.
 fn is_on_rows(space: &mut Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> bool {
     let mut found = false;
-    each_key(row, db, args, &mut |db, key| {
+    row.each_key(db, args, &mut |db, key| {
         found = found || space.is_on_rows(db, key);
     });
     found
@@ -73,7 +72,7 @@ impl Held {
     /// As [`Core::cold_rows`], for a command on held regions.
     pub(super) fn cold_rows(&mut self, call: &Call<'_>, args: &Args<'_>) -> Vec<ColdRows> {
         let mut found = false;
-        each_key(call.row, call.db, args, &mut |db, key| {
+        call.row.each_key(call.db, args, &mut |db, key| {
             let region = self.region_of(key);
             found = found || region.is_some_and(|region| region.space.is_on_rows(db, key));
         });

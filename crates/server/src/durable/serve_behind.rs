@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::DbIndex;
-use command::{Command, Flags, Run, WaitOn};
+use command::{Command, Run, WaitOn};
 use replica::entry::EntryWriter;
 use resp::Args;
 
@@ -29,8 +29,8 @@ impl Core {
         args: &Args<'_>,
         (entry, count, serves): &mut (&mut EntryWriter, &mut usize, &mut VecDeque<Serve>),
     ) {
-        if !may_fill(row) {
-            return;
+        if !row.may_fill_keys() {
+            return; // one that only takes has nothing for anybody
         }
         // Keys that may be filled, each with how many elements at most, in the order they are.
         let mut filled: VecDeque<(Cow<'_, [u8]>, usize)> = VecDeque::new();
@@ -104,11 +104,6 @@ fn claim_line(region: &mut Region, db: DbIndex, key: &[u8], most: usize) -> Vec<
         }
     }
     line
-}
-
-/// Whether a command may put something at a key that was empty. One that only takes has nothing for anybody.
-fn may_fill(row: &Command) -> bool {
-    row.flags.contains(Flags::DENYOOM) || matches!(row.name, "rename" | "renamenx")
 }
 
 /// Where a command that waits for its first key puts what it took: its last key.

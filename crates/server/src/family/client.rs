@@ -34,7 +34,8 @@ const SUBCOMMANDS: &[Command] = &[
         QUIET,
         "6.2.0",
         "Returns what CLIENT LIST tells of the session.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CONNECTION,
         "client|list",
@@ -43,7 +44,8 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "2.4.0",
         "Lists the connected clients.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CONNECTION,
         "client|kill",

@@ -34,7 +34,8 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN_READ,
         "3.0.0",
         "Returns how many nodes say that a node has failed.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|countkeysinslot",
@@ -52,7 +53,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::STALE,
         "3.0.0",
         "Returns keys of a slot that this node leads.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|info",
@@ -61,7 +63,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::STALE,
         "3.0.0",
         "Tells how the cluster stands.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|keyslot",
@@ -79,7 +82,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::STALE,
         "7.0.0",
         "Lists the connections to other nodes.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|myid",
@@ -106,7 +110,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::STALE,
         "3.0.0",
         "Lists the nodes of the cluster.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|redirects",
@@ -124,7 +129,8 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN_READ,
         "5.0.0",
         "Lists the replicas of a node: none, every node leads.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|saveconfig",
@@ -142,7 +148,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::STALE,
         "7.0.0",
         "Lists slots with the nodes that hold them.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|slaves",
@@ -151,7 +158,8 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN_READ,
         "3.0.0",
         "As CLUSTER REPLICAS.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|slots",
@@ -160,7 +168,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::STALE,
         "3.0.0",
         "Lists slots with the nodes to ask for them.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output"]),
     sub(
         CLUSTER,
         "cluster|help",
@@ -177,7 +186,8 @@ const SUBCOMMANDS: &[Command] = &[
         Arity::AtLeast(4),
         "7.0.0",
     ),
-    not_here("cluster|bumpepoch", "", Arity::Exactly(2), "3.0.0"),
+    not_here("cluster|bumpepoch", "", Arity::Exactly(2), "3.0.0")
+        .with_tips(&["nondeterministic_output"]),
     not_here("cluster|delslots", "slot...", Arity::AtLeast(3), "3.0.0"),
     not_here(
         "cluster|delslotsrange",
@@ -286,6 +296,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: FAST,
             since: "3.0.0",
             summary: "Lets replicas that do not lead answer this session's reads.",
+            categories: Some(&["@connection"]),
             ..CLUSTER
         },
         run: SessionRun::Now(readonly),
@@ -297,6 +308,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: FAST,
             since: "3.0.0",
             summary: "Ends READONLY.",
+            categories: Some(&["@connection"]),
             ..CLUSTER
         },
         run: SessionRun::Now(readwrite),
@@ -308,6 +320,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: Flags::FAST,
             since: "3.0.0",
             summary: "Lets the next command run where a slot is moving to.",
+            categories: Some(&["@connection"]),
             ..CLUSTER
         },
         run: SessionRun::Now(asking),

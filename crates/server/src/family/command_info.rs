@@ -2,7 +2,6 @@
 
 mod listing;
 mod specs;
-mod tips;
 
 use base::{Refusal, glob};
 use command::{Arity, Command};
@@ -11,9 +10,14 @@ use resp::{Args, Reply};
 use super::rows::{self, ANYTIME, SERVER, sub};
 use crate::{Session, SessionCommand, SessionRun};
 
+const ABOUT_COMMANDS: Command = Command {
+    categories: Some(&["@connection"]),
+    ..SERVER
+};
+
 const SUBCOMMANDS: &[Command] = &[
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|count",
         "",
         Arity::Exactly(2),
@@ -22,16 +26,17 @@ const SUBCOMMANDS: &[Command] = &[
         "Returns the number of commands.",
     ),
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|docs",
         "[command-name...]",
         Arity::AtLeast(2),
         ANYTIME,
         "7.0.0",
         "Returns what commands do.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output_order"]),
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|getkeys",
         "command [arg...]",
         Arity::AtLeast(4),
@@ -40,7 +45,7 @@ const SUBCOMMANDS: &[Command] = &[
         "Returns the keys of a whole command.",
     ),
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|getkeysandflags",
         "command [arg...]",
         Arity::AtLeast(4),
@@ -49,25 +54,27 @@ const SUBCOMMANDS: &[Command] = &[
         "Returns the keys of a whole command and what it does to them.",
     ),
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|info",
         "[command-name...]",
         Arity::AtLeast(2),
         ANYTIME,
         "2.8.13",
         "Returns the rows of commands.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output_order"]),
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|list",
         "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]",
         Arity::AtLeast(2),
         ANYTIME,
         "7.0.0",
         "Returns the names of commands.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output_order"]),
     sub(
-        SERVER,
+        ABOUT_COMMANDS,
         "command|help",
         "",
         Arity::Exactly(2),
@@ -86,7 +93,8 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
         complexity: "O(N) where N is the number of commands.",
         summary: "Returns the rows of all commands.",
         subcommands: SUBCOMMANDS,
-        ..SERVER
+        tips: &["nondeterministic_output_order"],
+        ..ABOUT_COMMANDS
     },
     run: SessionRun::Subcommands(&[
         ("command", SessionRun::Now(all)),
@@ -242,7 +250,7 @@ fn getkeysandflags(
     let (row, inner, positions) = whole(session, args)?;
     reply.array(positions.len());
     for (number, &at) in positions.iter().enumerate() {
-        let flags = specs::access(row, &inner, number);
+        let flags = row.key_use_with(&inner, number).words();
         reply.array(2);
         reply.bulk(inner.at(at));
         reply.set(flags.len());

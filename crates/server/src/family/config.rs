@@ -1,7 +1,7 @@
 //! CONFIG GET, SET, RESETSTAT, REWRITE.
 
 use base::Refusal;
-use command::{Arity, Command};
+use command::{Arity, Command, Secrets};
 use resp::{Args, Reply};
 
 use super::rows::{self, ADMIN, ANYTIME, SERVER, sub};
@@ -17,15 +17,19 @@ const SUBCOMMANDS: &[Command] = &[
         "2.0.0",
         "Returns the settings whose names match the patterns.",
     ),
-    sub(
-        SERVER,
-        "config|set",
-        "<parameter value>...",
-        Arity::AtLeast(4),
-        ADMIN,
-        "2.0.0",
-        "Changes settings, all of them or none.",
-    ),
+    Command {
+        secrets: Secrets::Settings,
+        ..sub(
+            SERVER,
+            "config|set",
+            "<parameter value>...",
+            Arity::AtLeast(4),
+            ADMIN,
+            "2.0.0",
+            "Changes settings, all of them or none.",
+        )
+        .with_tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+    },
     sub(
         SERVER,
         "config|resetstat",

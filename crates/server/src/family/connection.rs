@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use base::Refusal;
 use command::family::parse_db;
-use command::{Arity, Command, Flags};
+use command::{Arity, Command, Flags, Secrets, Traits};
 use resp::{Args, Protocol, Reply};
 
 use super::rows::{ANYTIME, CONNECTION, QUIET};
@@ -28,6 +28,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: BEFORE_AUTH,
             since: "6.0.0",
             summary: "Chooses the protocol version; may also authenticate and name the session.",
+            secrets: Secrets::BehindAuth,
             ..CONNECTION
         },
         run: SessionRun::Now(hello),
@@ -39,6 +40,7 @@ pub const ROWS: &[SessionCommand] = &[
             arity: Arity::AtLeast(2),
             flags: BEFORE_AUTH,
             summary: "Authenticates the session.",
+            secrets: Secrets::All,
             ..CONNECTION
         },
         run: SessionRun::Now(auth),
@@ -50,6 +52,8 @@ pub const ROWS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             flags: Flags::FAST,
             summary: "Answers PONG, or the argument.",
+            traits: Traits::RUNS_BESIDE_PENDING,
+            tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
             ..CONNECTION
         },
         run: SessionRun::Now(ping),
@@ -61,6 +65,7 @@ pub const ROWS: &[SessionCommand] = &[
             arity: Arity::Exactly(2),
             flags: Flags::FAST.union(ANYTIME),
             summary: "Answers its argument.",
+            traits: Traits::RUNS_BESIDE_PENDING,
             ..CONNECTION
         },
         run: SessionRun::Now(echo),
@@ -72,6 +77,7 @@ pub const ROWS: &[SessionCommand] = &[
             arity: Arity::Exactly(2),
             flags: Flags::FAST.union(ANYTIME),
             summary: "Changes the database of the session.",
+            traits: Traits::RUNS_BESIDE_PENDING,
             ..CONNECTION
         },
         run: SessionRun::Now(select),
@@ -83,6 +89,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: BEFORE_AUTH,
             since: "6.2.0",
             summary: "Puts the session back to how it was when it connected.",
+            traits: Traits::NOT_QUEUED,
             ..CONNECTION
         },
         run: SessionRun::Now(reset),
@@ -93,6 +100,7 @@ pub const ROWS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             flags: BEFORE_AUTH,
             summary: "Closes the connection.",
+            traits: Traits::NOT_QUEUED,
             ..CONNECTION
         },
         run: SessionRun::Now(quit),

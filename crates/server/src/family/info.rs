@@ -25,6 +25,11 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
         arity: Arity::AtLeast(1),
         flags: ANYTIME.union(Flags::DANGEROUS),
         summary: "Tells about the server, by sections.",
+        tips: &[
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ],
         ..SERVER
     },
     run: SessionRun::Later(info),

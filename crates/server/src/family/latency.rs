@@ -21,7 +21,12 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "2.8.13",
         "Returns the spikes of an event.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_nodes",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "latency|latest",
@@ -30,7 +35,12 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "2.8.13",
         "Returns the last spike of every event.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_nodes",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "latency|reset",
@@ -39,7 +49,8 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "2.8.13",
         "Forgets the spikes of some events, or all.",
-    ),
+    )
+    .with_tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
     sub(
         SERVER,
         "latency|doctor",
@@ -48,7 +59,12 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "2.8.13",
         "Returns a report on the spikes.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_nodes",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "latency|graph",
@@ -57,7 +73,12 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "2.8.13",
         "Draws the spikes of an event.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_nodes",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "latency|histogram",
@@ -66,7 +87,12 @@ const SUBCOMMANDS: &[Command] = &[
         ADMIN,
         "7.0.0",
         "Returns how long commands took.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_nodes",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "latency|help",

@@ -1,7 +1,7 @@
 //! MEMORY: how much is used, for what.
 
 use base::{Refusal, number};
-use command::{Arity, Command, Flags, Group, Keys, Run};
+use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 use keyspace::View;
 use resp::{Args, Reply};
 
@@ -22,6 +22,7 @@ const SUBCOMMANDS: &[Command] = &[
         since: "4.0.0",
         complexity: "O(N) where N is the number of samples.",
         summary: "Returns the bytes of memory behind a key.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..Command::BASE
     },
     sub(
@@ -32,7 +33,12 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::empty(),
         "4.0.0",
         "Returns what memory is used for.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_shards",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "memory|doctor",
@@ -41,7 +47,12 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::empty(),
         "4.0.0",
         "Returns a report on the use of memory.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_shards",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "memory|purge",
@@ -50,7 +61,8 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::empty(),
         "4.0.0",
         "Asks the allocator to give memory back.",
-    ),
+    )
+    .with_tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
     sub(
         SERVER,
         "memory|malloc-stats",
@@ -59,7 +71,12 @@ const SUBCOMMANDS: &[Command] = &[
         Flags::empty(),
         "4.0.0",
         "Returns what the allocator counts.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_shards",
+        "response_policy:special",
+    ]),
     sub(
         SERVER,
         "memory|help",

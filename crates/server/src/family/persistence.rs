@@ -46,8 +46,9 @@ pub const ROWS: &[SessionCommand] = &[
         row: Command {
             name: "lastsave",
             arity: Arity::Exactly(1),
-            flags: ANYTIME.union(Flags::FAST).union(Flags::DANGEROUS),
+            flags: ANYTIME.union(Flags::FAST).union(Flags::ADMIN_CATEGORY),
             summary: "Returns the Unix time of the last save that succeeded.",
+            tips: &["nondeterministic_output"],
             ..SERVER
         },
         run: SessionRun::Now(lastsave),

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use base::{Refusal, Slot};
-use command::{Arity, Command, Flags, Group};
+use command::{Arity, Command, Flags, Group, Traits};
 use resp::{Args, Reply};
 
 use super::rows::{ANYTIME, SERVER};
@@ -48,6 +48,9 @@ pub const ROWS: &[SessionCommand] = &[
             flags: Flags::NOSCRIPT,
             since: "3.0.0",
             summary: "Waits until so many replicas have the session's writes, and returns how many do.",
+            traits: Traits::ENDS_WITH_CLIENT,
+            categories: Some(&["@connection"]),
+            tips: &["request_policy:all_shards", "response_policy:agg_min"],
             ..GENERIC
         },
         run: SessionRun::Later(wait),
@@ -60,6 +63,9 @@ pub const ROWS: &[SessionCommand] = &[
             flags: Flags::NOSCRIPT,
             since: "7.2.0",
             summary: "Waits until the session's writes are on disk, here and at so many replicas; returns where they are.",
+            traits: Traits::ENDS_WITH_CLIENT,
+            categories: Some(&["@connection"]),
+            tips: &["request_policy:all_shards", "response_policy:agg_min"],
             ..GENERIC
         },
         run: SessionRun::Later(wait_aof),
@@ -71,7 +77,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: ANYTIME
                 .union(Flags::NOSCRIPT)
                 .union(Flags::FAST)
-                .union(Flags::DANGEROUS),
+                .union(Flags::ADMIN_CATEGORY),
             since: "2.8.12",
             summary: "Returns the role in replication: master, without replicas of the Redis kind.",
             ..SERVER

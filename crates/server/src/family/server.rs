@@ -19,7 +19,8 @@ const MODULE_SUBCOMMANDS: &[Command] = &[
         Flags::ADMIN.union(Flags::NOSCRIPT),
         "4.0.0",
         "Lists the loaded modules; there are none.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output_order"]),
     sub(
         SERVER,
         "module|help",
@@ -42,10 +43,11 @@ const FUNCTION_SUBCOMMANDS: &[Command] = &[
         "function|flush",
         "[ASYNC|SYNC]",
         Arity::AtLeast(2),
-        Flags::WRITE.union(Flags::NOSCRIPT),
+        Flags::LISTED_AS_WRITE.union(Flags::NOSCRIPT),
         "7.0.0",
         "Deletes all functions; there are none.",
-    ),
+    )
+    .with_tips(&["request_policy:all_shards", "response_policy:all_succeeded"]),
     sub(
         FUNCTIONS,
         "function|list",
@@ -54,7 +56,8 @@ const FUNCTION_SUBCOMMANDS: &[Command] = &[
         Flags::NOSCRIPT,
         "7.0.0",
         "Lists the functions; there are none.",
-    ),
+    )
+    .with_tips(&["nondeterministic_output_order"]),
     sub(
         FUNCTIONS,
         "function|stats",
@@ -63,7 +66,12 @@ const FUNCTION_SUBCOMMANDS: &[Command] = &[
         Flags::NOSCRIPT.union(Flags::ALLOW_BUSY),
         "7.0.0",
         "Tells which function runs; none does.",
-    ),
+    )
+    .with_tips(&[
+        "nondeterministic_output",
+        "request_policy:all_shards",
+        "response_policy:special",
+    ]),
 ];
 
 pub const ROWS: &[SessionCommand] = &[
@@ -74,6 +82,7 @@ pub const ROWS: &[SessionCommand] = &[
             flags: ANYTIME.union(Flags::FAST),
             since: "2.6.0",
             summary: "Returns the server's clock: Unix seconds and microseconds.",
+            tips: &["nondeterministic_output"],
             ..SERVER
         },
         run: SessionRun::Now(time),

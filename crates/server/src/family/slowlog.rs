@@ -18,7 +18,8 @@ const SUBCOMMANDS: &[Command] = &[
         LOOK,
         "2.2.12",
         "Returns the latest slow commands.",
-    ),
+    )
+    .with_tips(&["request_policy:all_nodes", "nondeterministic_output"]),
     sub(
         SERVER,
         "slowlog|len",
@@ -27,7 +28,12 @@ const SUBCOMMANDS: &[Command] = &[
         LOOK,
         "2.2.12",
         "Returns how many slow commands are remembered.",
-    ),
+    )
+    .with_tips(&[
+        "request_policy:all_nodes",
+        "response_policy:agg_sum",
+        "nondeterministic_output",
+    ]),
     sub(
         SERVER,
         "slowlog|reset",
@@ -36,7 +42,8 @@ const SUBCOMMANDS: &[Command] = &[
         LOOK,
         "2.2.12",
         "Forgets the slow commands.",
-    ),
+    )
+    .with_tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
     sub(
         SERVER,
         "slowlog|help",

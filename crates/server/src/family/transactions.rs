@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Refusal;
 use base::slot::slot_of;
-use command::{Arity, Command, Flags, Group, Keys, Run};
+use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 use resp::{Args, Reply};
 
 use crate::cluster::Unserved;
@@ -28,6 +28,7 @@ pub const ROWS: &[SessionCommand] = &[
             group: Group::Transactions,
             since: "1.2.0",
             summary: "Begins a transaction: the commands that follow are queued.",
+            traits: Traits::NOT_QUEUED,
             ..Command::BASE
         },
         run: SessionRun::Now(multi),
@@ -45,6 +46,7 @@ pub const ROWS: &[SessionCommand] = &[
             since: "1.2.0",
             complexity: "Depends on commands in the transaction",
             summary: "Runs the queued commands, all together.",
+            traits: Traits::NOT_QUEUED.union(Traits::RUNS_QUEUE),
             ..Command::BASE
         },
         run: SessionRun::Later(exec),
@@ -59,6 +61,7 @@ pub const ROWS: &[SessionCommand] = &[
             since: "2.0.0",
             complexity: "O(N), when N is the number of queued commands",
             summary: "Drops the queued commands.",
+            traits: Traits::NOT_QUEUED,
             ..Command::BASE
         },
         run: SessionRun::Now(discard),
@@ -75,6 +78,8 @@ pub const ROWS: &[SessionCommand] = &[
             since: "2.2.0",
             complexity: "O(1) for every key.",
             summary: "Makes the next EXEC fail if one of the keys changes before it.",
+            key_uses: KeyUses::All(KeyUse::Looks),
+            traits: Traits::NOT_QUEUED,
             ..Command::BASE
         },
         run: SessionRun::Later(watch),

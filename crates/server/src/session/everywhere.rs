@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::Refusal;
 use base::cluster::NodeId;
 use bytes::Bytes;
+use command::{Keys, Merge};
 use keyspace::CURSOR_BITS;
 use resp::Protocol;
 
@@ -29,7 +30,7 @@ impl Connection {
     pub(super) async fn run_everywhere(&mut self, stat: usize) -> Result<(), Ended> {
         let core = self.work.session.core.clone();
         let row = core.shared.commands.row(stat);
-        if row.name == "scan" {
+        if row.keys == Keys::Cursor {
             self.scan_everywhere(stat).await;
             return Ok(());
         }
@@ -50,7 +51,7 @@ impl Connection {
             }
         }
         core.begin_batch();
-        let merged = merge(row.name, &replies, core.next_seed());
+        let merged = merge(row.merge, &replies, core.next_seed());
         match merged {
             Some(merged) => self.work.out.raw(&merged),
             None => core.refuse(&Refusal::new("ERR internal error"), &mut self.work.out),
@@ -191,7 +192,7 @@ impl Session {
 }
 
 /// The answers of all nodes as one.
-fn merge(name: &str, replies: &[Bytes], seed: u64) -> Option<Vec<u8>> {
+fn merge(how: Merge, replies: &[Bytes], seed: u64) -> Option<Vec<u8>> {
     if let Some(refused) = replies.iter().find(|reply| reply.starts_with(b"-")) {
         return Some(refused.to_vec());
     }
@@ -199,13 +200,13 @@ fn merge(name: &str, replies: &[Bytes], seed: u64) -> Option<Vec<u8>> {
         let end = reply.iter().position(|&b| b == b'\r')?;
         Some((base::number::parse_u64(reply.get(1..end)?)?, end + 2))
     };
-    match name {
-        "dbsize" => {
+    match how {
+        Merge::Sum => {
             let counts = replies.iter().map(|reply| Some(count(reply)?.0));
             let sum: u64 = counts.sum::<Option<u64>>()?;
             Some(format!(":{sum}\r\n").into_bytes())
         }
-        "keys" => {
+        Merge::Concatenate => {
             let (mut found, mut keys) = (0, Vec::new());
             for reply in replies {
                 let (n, start) = count(reply)?;
@@ -216,14 +217,14 @@ fn merge(name: &str, replies: &[Bytes], seed: u64) -> Option<Vec<u8>> {
             whole.append(&mut keys);
             Some(whole)
         }
-        "randomkey" => {
+        Merge::OneKey => {
             let is_key = |reply: &&Bytes| reply.starts_with(b"$") && !reply.starts_with(b"$-");
             let found: Vec<&Bytes> = replies.iter().filter(is_key).collect();
             let nth = (seed >> 33) as usize % found.len().max(1);
             let chosen = found.get(nth).copied().or(replies.first());
             chosen.map(|reply| reply.to_vec())
         }
-        _ => replies.first().map(|reply| reply.to_vec()),
+        Merge::First => replies.first().map(|reply| reply.to_vec()),
     }
 }
 
@@ -236,12 +237,12 @@ mod tests {
         let all = |replies: &[&'static [u8]]| -> Vec<Bytes> {
             replies.iter().map(|it| Bytes::from_static(it)).collect()
         };
-        let merged = |name, replies: &[&'static [u8]]| merge(name, &all(replies), 7).unwrap();
-        assert_eq!(merged("dbsize", &[b":2\r\n", b":40\r\n"]), b":42\r\n");
+        let merged = |how, replies: &[&'static [u8]]| merge(how, &all(replies), 7).unwrap();
+        assert_eq!(merged(Merge::Sum, &[b":2\r\n", b":40\r\n"]), b":42\r\n");
         let keys: [&'static [u8]; 2] = [b"*1\r\n$1\r\na\r\n", b"*0\r\n"];
-        assert_eq!(merged("keys", &keys), b"*1\r\n$1\r\na\r\n");
+        assert_eq!(merged(Merge::Concatenate, &keys), b"*1\r\n$1\r\na\r\n");
         let random: [&'static [u8]; 2] = [b"$-1\r\n", b"$1\r\nb\r\n"];
-        assert_eq!(merged("randomkey", &random), b"$1\r\nb\r\n");
-        assert_eq!(merged("flushall", &[b"+OK\r\n", b"-NO\r\n"]), b"-NO\r\n");
+        assert_eq!(merged(Merge::OneKey, &random), b"$1\r\nb\r\n");
+        assert_eq!(merged(Merge::First, &[b"+OK\r\n", b"-NO\r\n"]), b"-NO\r\n");
     }
 }

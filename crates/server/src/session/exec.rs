@@ -117,8 +117,7 @@ pub fn exec<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
         let result = run_exec(session, reply).await;
         let shared = session.shared();
         if shared.clients.has_monitors()
-            && let Some(row) = shared.commands.table.find(b"exec")
-            && let Some(row) = shared.commands.table.rows().get(row)
+            && let Some(row) = shared.commands.table.named(args)
         {
             feed_monitors(session, row, args);
         }

@@ -9,7 +9,7 @@
 //! While nothing is pending, replies are written straight to the output and this costs nothing.
 
 use base::Slot;
-use command::{Command, Run};
+use command::{Command, Run, Traits};
 use resp::{Args, Reply};
 
 use super::Session;
@@ -290,7 +290,7 @@ impl Pending {
 
 #[inline]
 fn is_kick(row: &Command) -> bool {
-    row.name == "row.kick"
+    row.is(Traits::RELEASES_ROW)
 }
 
 /// The replies of so many of a batch's commands.

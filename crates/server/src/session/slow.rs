@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::Refusal;
-use command::Keys;
+use command::{Keys, Traits};
 use keyspace::CURSOR_BITS;
 use resp::Args;
 
@@ -149,7 +149,7 @@ impl Connection {
             core.refuse(&refusal, &mut self.work.out);
             return;
         }
-        if core.shared.cluster.is_some() && call.row.name == "dbsize" {
+        if core.shared.cluster.is_some() && call.row.is(Traits::COUNTS_DATABASE) {
             let totals = core.tally(Tally::Sure).await;
             let keys = totals.databases().nth(usize::from(call.db));
             let keys = keys.map_or(0, |(_, sums)| sums.keys);
@@ -293,7 +293,7 @@ impl Connection {
     async fn later(&mut self, stat: usize, run: LaterFn) -> Result<(), Ended> {
         // What is there to be read is written first: it may wait for long. Transactions do not.
         let row = self.work.session.shared().commands.row(stat);
-        let is_left_open = matches!(row.name, "wait" | "waitaof");
+        let is_left_open = row.is(Traits::ENDS_WITH_CLIENT);
         if row.group != command::Group::Transactions {
             self.flush().await?;
         }

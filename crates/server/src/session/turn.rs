@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{Refusal, Slot};
-use command::{Command, Flags, Keys, Run};
+use command::{Command, Flags, Keys, Run, Traits};
 use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
@@ -85,8 +85,13 @@ impl Work {
         let shared = &self.session.core.shared;
         let (number, row) = match shared.commands.table.resolve(args) {
             Ok(found) => found,
-            Err(refusal) if args.is(0, "exec") => return self.reject_exec(&refusal),
-            Err(refusal) => return self.reject(None, &refusal),
+            Err(refusal) => {
+                let row = shared.commands.table.named(args);
+                return match row.is_some_and(|row| row.is(Traits::RUNS_QUEUE)) {
+                    true => self.reject_exec(&refusal),
+                    false => self.reject(None, &refusal),
+                };
+            }
         };
         let stat = shared.commands.stat_number(number, row);
         // CLIENT LIST shows it, wherever it runs and however long it waits.
@@ -173,12 +178,13 @@ impl Work {
             return self.reject(Some(stat), &refusal);
         }
         let writes = row.is_write()
-            || (row.name == "exec" && self.session.multi.as_ref().is_some_and(|m| m.writes));
+            || (row.is(Traits::RUNS_QUEUE)
+                && self.session.multi.as_ref().is_some_and(|m| m.writes));
         let until_ms = shared.paused_until_ms(writes);
         if until_ms != 0 && until_ms > now_ms() {
             return Step::Slow(Slow::Pause { writes });
         }
-        if self.session.multi.is_some() && !is_control(row.name) {
+        if self.session.multi.is_some() && !row.is(Traits::NOT_QUEUED) {
             return self.queue(number, stat, args);
         }
         let quiet = self.session.reply_mode;
@@ -187,7 +193,7 @@ impl Work {
             return Step::Slow(Slow::Again);
         }
         // What EXEC runs is shown before EXEC itself, as in Redis.
-        if monitored && row.name != "exec" {
+        if monitored && !row.is(Traits::RUNS_QUEUE) {
             feed_monitors(&self.session, row, args);
         }
         if quiet != ReplyMode::On {
@@ -238,9 +244,7 @@ impl Work {
         let row = core.shared.commands.row(stat);
         match core.shared.commands.session_run(number, row) {
             Some(SessionRun::Now(run)) => {
-                // These change nothing that commands on other cores could tell.
-                let plain = matches!(row.name, "ping" | "echo" | "select");
-                if !plain && !self.pending.is_empty() {
+                if !row.is(Traits::RUNS_BESIDE_PENDING) && !self.pending.is_empty() {
                     return Step::Slow(Slow::Again);
                 }
                 self.session.run_now(stat, run, args, &mut self.out);
@@ -397,14 +401,6 @@ fn is_special(session: &Session) -> bool {
         || shared.paused_until_ms(true) != 0
 }
 
-/// Commands that are not queued between MULTI and EXEC.
-fn is_control(name: &str) -> bool {
-    matches!(
-        name,
-        "exec" | "discard" | "multi" | "watch" | "quit" | "reset"
-    )
-}
-
 /// A command on keys: here, on another core, or on several.
 #[inline]
 fn run_data(
@@ -513,5 +509,5 @@ pub(super) fn feed_monitors(session: &Session, row: &Command, args: &Args<'_>) {
     let core = &session.core;
     let limit_bytes = core.settings().output_limit_normal.hard_bytes;
     let (clients, addr) = (&core.shared.clients, &session.client.addr);
-    clients.feed_monitors(args, session.db, addr, now_us, limit_bytes);
+    clients.feed_monitors(args, row.secrets, session.db, addr, now_us, limit_bytes);
 }

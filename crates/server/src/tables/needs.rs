@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use base::slot::slot_of;
 use base::{DbIndex, Refusal};
-use command::Command;
-use command::family::row::sets;
+use command::{Command, RowGrowth, Traits};
 use keyspace::Keyspace;
 use resp::Args;
 use table::leader::{End, Failure};
@@ -20,7 +19,6 @@ use super::ask::{Ask, Told};
 use super::desk::Desk;
 use crate::cluster::Unserved;
 use crate::cores::{Answer, BatchBox, Call, Core, Held, RegionBox, RegionId, Ticket};
-use crate::durable::each_key;
 
 /// How long a row may take to come from SQL.
 const LOAD_MS: u64 = 5_000;
@@ -68,12 +66,12 @@ impl Core {
         let (mut cold, mut is_departing, mut full) = (Vec::new(), false, Vec::new());
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
             let row = self.shared.commands.row(stat as usize);
-            if batch.is_refused(at) || row.name == "row.kick" {
+            if batch.is_refused(at) || row.is(Traits::RELEASES_ROW) {
                 continue;
             }
             let mut named = false;
             let args = batch.commands.args(at);
-            each_key(row, db, &args, &mut |db, key| {
+            row.each_key(db, &args, &mut |db, key| {
                 let Some(is_cached) = space.is_row_cached(db, key) else {
                     return;
                 };
@@ -113,7 +111,7 @@ impl Core {
     fn each_kicked(&self, space: &Keyspace, batch: &BatchBox, mut each: impl FnMut(RowId)) {
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
             let row = self.shared.commands.row(stat as usize);
-            if row.name == "row.kick" {
+            if row.is(Traits::RELEASES_ROW) {
                 let args = batch.commands.args(at);
                 each_row(space, row, db, &args, &mut each);
             }
@@ -258,9 +256,9 @@ impl Core {
         let catalogue = self.shared.catalogue.load_full();
         let mut wanted: Vec<(RegionId, RowId)> = Vec::new();
         for (row, db, args) in commands {
-            each_key(row, db, &args, &mut |db, key| {
+            row.each_key(db, &args, &mut |db, key| {
                 if db == 0
-                    && row.name != "row.kick"
+                    && !row.is(Traits::RELEASES_ROW)
                     && let Some(id) = catalogue.row_of(key)
                 {
                     wanted.push((self.shared.map.region_of(key), id));
@@ -289,7 +287,7 @@ impl Held {
             return None;
         }
         let mut lacks = false;
-        each_key(call.row, call.db, args, &mut |db, key| {
+        call.row.each_key(call.db, args, &mut |db, key| {
             let Some(region) = self.region_of(key) else {
                 return;
             };
@@ -314,7 +312,7 @@ fn each_row(
     args: &Args<'_>,
     mut each: impl FnMut(RowId),
 ) {
-    each_key(row, db, args, &mut |db, key| {
+    row.each_key(db, args, &mut |db, key| {
         if let Some(Ok(found)) = space.row_of(db, key) {
             each(found.id);
         }
@@ -323,18 +321,21 @@ fn each_row(
 
 /// Whether a command may make its row larger. A row that is not cached is for who brings it.
 fn needs_room(space: &Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> bool {
-    if matches!(row.name, "del" | "unlink" | "row.del") {
-        return false;
-    }
+    let values_of = match row.row_growth {
+        RowGrowth::Never => return false,
+        RowGrowth::By(values_of) => Some(values_of),
+        RowGrowth::Unknown => None,
+    };
     let Some(Ok(found)) = space.row_of(db, args.at(1)) else {
         return false; // refused by the command itself
     };
     let cached = space.table_rows().and_then(|rows| rows.get(&found.id));
-    let (Some(cached), Some(sets)) = (cached, sets(row.name, &found.table, args)) else {
+    let (Some(cached), Some(values_of)) = (cached, values_of) else {
         return true;
     };
     let (mut has, mut wants) = (0, 0);
     // Of a field that is named twice the last value counts, and what it replaces once.
+    let sets = values_of(&found.table, args).unwrap_or_default();
     let sets: BTreeMap<u16, Value> = sets.into_iter().collect();
     for (field, value) in &sets {
         let Some(old) = cached.image.get(*field) else {

@@ -14,7 +14,7 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(setbit),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::Bitmap,
         since: "2.2.0",
         summary: "Sets or clears a bit; returns what it was.",

@@ -8,7 +8,7 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::{OFFSET_REFUSED, in_reach};
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
 pub const ROWS: &[Command] = &[
     Command {
@@ -17,11 +17,12 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(2),
         keys: Keys::one(1),
         run: Run::Write(bitfield),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::Bitmap,
         since: "3.2.0",
         complexity: "O(1) for each operation",
         summary: "Reads, sets and adds to integers of any width inside a string.",
+        key_uses: KeyUses::ByArguments(use_of_bitfield),
         ..Command::BASE
     },
     Command {
@@ -233,6 +234,14 @@ fn parse_field_offset(text: &[u8], width: Width) -> Result<u64, Refusal> {
         .and_then(|n| n.checked_mul(unit))
         .and_then(in_reach)
         .ok_or(OFFSET_REFUSED)
+}
+
+/// BITFIELD with GET alone reads.
+fn use_of_bitfield(args: &Args<'_>) -> KeyUse {
+    match (2..args.len()).any(|at| args.is(at, "SET") || args.is(at, "INCRBY")) {
+        true => KeyUse::ReadsAndUpdates,
+        false => KeyUse::Reads,
+    }
 }
 
 fn bitfield(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {

@@ -4,7 +4,7 @@ use base::{Atom, Refusal};
 use keyspace::{Expire, Txn};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
 pub const ROWS: &[Command] = &[Command {
     name: "bitop",
@@ -12,11 +12,12 @@ pub const ROWS: &[Command] = &[Command {
     arity: Arity::AtLeast(4),
     keys: Keys::from(2),
     run: Run::Write(bitop),
-    flags: Flags::WRITE.union(Flags::DENYOOM),
+    flags: Flags::DENYOOM,
     group: Group::Bitmap,
     since: "2.6.0",
     complexity: "O(N)",
     summary: "Combines strings by AND, OR, XOR or NOT and puts the result at a key.",
+    key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
     ..Command::BASE
 }];
 

@@ -5,7 +5,7 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::parse_db;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, Keys, Merge, OtherDatabase, Run, Traits};
 
 const BASE: Command = Command {
     keys: Keys::Everything,
@@ -20,6 +20,8 @@ pub const ROWS: &[Command] = &[
         flags: Flags::READONLY,
         group: Group::Generic,
         summary: "Returns a key at random.",
+        merge: Merge::OneKey,
+        tips: &["request_policy:all_shards", "nondeterministic_output"],
         ..BASE
     },
     Command {
@@ -31,6 +33,8 @@ pub const ROWS: &[Command] = &[
         group: Group::Generic,
         complexity: "O(N) for N keys in the database",
         summary: "Returns all keys that match a pattern.",
+        merge: Merge::Concatenate,
+        tips: &["request_policy:all_shards", "nondeterministic_output_order"],
         ..BASE
     },
     Command {
@@ -40,6 +44,10 @@ pub const ROWS: &[Command] = &[
         flags: Flags::READONLY.union(Flags::FAST),
         group: Group::Server,
         summary: "Counts the keys of the database.",
+        traits: Traits::COUNTS_DATABASE,
+        merge: Merge::Sum,
+        categories: Some(&["@keyspace"]),
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         ..BASE
     },
     Command {
@@ -47,10 +55,12 @@ pub const ROWS: &[Command] = &[
         syntax: "[ASYNC|SYNC]",
         arity: Arity::AtLeast(1),
         run: Run::Write(flushdb),
-        flags: Flags::WRITE.union(Flags::DANGEROUS),
+        flags: Flags::DANGEROUS,
         group: Group::Server,
         complexity: "O(1); memory is freed in the background",
         summary: "Removes all keys of the database.",
+        categories: Some(&["@keyspace"]),
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..BASE
     },
     Command {
@@ -58,10 +68,12 @@ pub const ROWS: &[Command] = &[
         syntax: "[ASYNC|SYNC]",
         arity: Arity::AtLeast(1),
         run: Run::Write(flushall),
-        flags: Flags::WRITE.union(Flags::DANGEROUS),
+        flags: Flags::DANGEROUS,
         group: Group::Server,
         complexity: "O(1); memory is freed in the background",
         summary: "Removes all keys of all databases.",
+        categories: Some(&["@keyspace"]),
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..BASE
     },
     Command {
@@ -69,11 +81,13 @@ pub const ROWS: &[Command] = &[
         syntax: "index1 index2",
         arity: Arity::Exactly(3),
         run: Run::Write(swapdb),
-        flags: Flags::WRITE.union(Flags::FAST).union(Flags::DANGEROUS),
+        flags: Flags::FAST.union(Flags::DANGEROUS),
         group: Group::Server,
         since: "4.0.0",
         complexity: "O(N) for N keys watched or waited for",
         summary: "Exchanges two databases.",
+        other_database: OtherDatabase::Whole,
+        categories: Some(&["@keyspace"]),
         ..BASE
     },
 ];

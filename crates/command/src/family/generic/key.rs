@@ -6,7 +6,10 @@ use resp::{Args, Reply};
 
 use super::parse_db;
 use crate::family::row;
-use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
+use crate::{
+    Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Run,
+    Traits,
+};
 
 const BASE: Command = Command {
     group: Group::Generic,
@@ -26,9 +29,11 @@ pub const ROWS: &[Command] = &[
         syntax: "key...",
         run: Run::Write(del),
         on_row: OnRow::Mixed(Run::Write(row::keys::del)),
-        flags: Flags::WRITE,
         complexity: "O(N) for N keys",
         summary: "Removes keys; returns how many there were.",
+        key_uses: KeyUses::All(KeyUse::Removes),
+        row_growth: RowGrowth::Never,
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
     Command {
@@ -36,10 +41,13 @@ pub const ROWS: &[Command] = &[
         syntax: "key...",
         run: Run::Write(del),
         on_row: OnRow::Mixed(Run::Write(row::keys::del)),
-        flags: Flags::WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         since: "4.0.0",
         complexity: "O(N) for N keys",
         summary: "As DEL; big values are freed in the background by both.",
+        key_uses: KeyUses::All(KeyUse::Removes),
+        row_growth: RowGrowth::Never,
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
     Command {
@@ -50,6 +58,8 @@ pub const ROWS: &[Command] = &[
         flags: Flags::READONLY.union(Flags::FAST),
         complexity: "O(N) for N keys",
         summary: "Counts the keys that exist, one named twice counting twice.",
+        key_uses: KeyUses::All(KeyUse::Looks),
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
     Command {
@@ -61,6 +71,9 @@ pub const ROWS: &[Command] = &[
         since: "3.2.1",
         complexity: "O(N) for N keys",
         summary: "Marks keys as used now; returns how many exist.",
+        key_uses: KeyUses::All(KeyUse::Looks),
+        traits: Traits::ALWAYS_TOUCHES,
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
     Command {
@@ -72,6 +85,7 @@ pub const ROWS: &[Command] = &[
         on_row: OnRow::Read(row::keys::type_of),
         flags: Flags::READONLY.union(Flags::FAST),
         summary: "Returns the type of the value at a key.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..BASE
     },
     Command {
@@ -80,8 +94,9 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: TWO_KEYS,
         run: Run::Write(rename),
-        flags: Flags::WRITE,
         summary: "Gives a key another name, replacing what has that name.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Overwrites),
+        traits: Traits::FILLS_KEYS,
         ..BASE
     },
     Command {
@@ -90,8 +105,10 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: TWO_KEYS,
         run: Run::Write(renamenx),
-        flags: Flags::WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         summary: "Gives a key another name if nothing has that name.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Creates),
+        traits: Traits::FILLS_KEYS,
         ..BASE
     },
     Command {
@@ -100,10 +117,12 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: TWO_KEYS,
         run: Run::Write(copy),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         since: "6.2.0",
         complexity: "O(N) for N elements",
         summary: "Copies a value and its deadline to another key.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Reads, KeyUse::Overwrites),
+        other_database: OtherDatabase::Option { first: 3, key: 2 },
         ..BASE
     },
     Command {
@@ -112,8 +131,12 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(move_to_db),
-        flags: Flags::WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         summary: "Moves a key to another database.",
+        other_database: OtherDatabase::Argument {
+            database: 2,
+            key: 1,
+        },
         ..BASE
     },
 ];

@@ -4,7 +4,7 @@ use base::{Atom, Refusal};
 use keyspace::{EvictionPolicy, ValueRef, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
 const SUB: Command = Command {
     arity: Arity::Exactly(3),
@@ -29,6 +29,8 @@ pub const ROWS: &[Command] = &[Command {
             syntax: "key",
             run: Run::Read(encoding),
             summary: "Returns the name of the structure that holds the value.",
+            key_uses: KeyUses::All(KeyUse::Looks),
+            tips: &["nondeterministic_output"],
             ..SUB
         },
         Command {
@@ -37,6 +39,8 @@ pub const ROWS: &[Command] = &[Command {
             run: Run::Read(freq),
             since: "4.0.0",
             summary: "Returns the logarithmic access counter (LFU policies).",
+            key_uses: KeyUses::All(KeyUse::Looks),
+            tips: &["nondeterministic_output"],
             ..SUB
         },
         Command {
@@ -54,6 +58,8 @@ pub const ROWS: &[Command] = &[Command {
             syntax: "key",
             run: Run::Read(idletime),
             summary: "Returns the seconds since the last access.",
+            key_uses: KeyUses::All(KeyUse::Looks),
+            tips: &["nondeterministic_output"],
             ..SUB
         },
         Command {
@@ -61,6 +67,8 @@ pub const ROWS: &[Command] = &[Command {
             syntax: "key",
             run: Run::Read(refcount),
             summary: "Returns how many keys share the value.",
+            key_uses: KeyUses::All(KeyUse::Looks),
+            tips: &["nondeterministic_output"],
             ..SUB
         },
     ],

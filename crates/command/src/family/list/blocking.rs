@@ -9,9 +9,11 @@ use keyspace::Txn;
 use resp::{Args, Reply};
 
 use super::movement::{MANY_KEYS, TWO_KEYS, move_one, pop_first};
-use super::{End, GROW, LIST, WRITE};
+use super::{End, GROW, LIST};
 use crate::family::many_pop::ManyPop;
-use crate::{Arity, Attempt, Block, Command, Flags, Keys, Nil, Run, TimeoutAt, WaitOn};
+use crate::{
+    Arity, Attempt, Block, Command, Flags, KeyUse, KeyUses, Keys, Nil, Run, TimeoutAt, WaitOn,
+};
 
 const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
     first: 1,
@@ -33,10 +35,11 @@ pub const ROWS: &[Command] = &[
             wait_on: WaitOn::AllKeys,
             nil: Nil::Array,
         }),
-        flags: WRITE.union(WAITS),
+        flags: WAITS,
         since: "2.0.0",
         complexity: KEYS,
         summary: "Takes the head of the first list that has one, waiting if none has.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
     Command {
@@ -50,10 +53,11 @@ pub const ROWS: &[Command] = &[
             wait_on: WaitOn::AllKeys,
             nil: Nil::Array,
         }),
-        flags: WRITE.union(WAITS),
+        flags: WAITS,
         since: "2.0.0",
         complexity: KEYS,
         summary: "Takes the tail of the first list that has one, waiting if none has.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
     Command {
@@ -70,6 +74,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW.union(WAITS),
         since: "6.2.0",
         summary: "Moves an element from an end of a list to an end of another, waiting if there is none.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -86,6 +91,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW.union(WAITS),
         since: "2.2.0",
         summary: "Moves the tail of a list before the head of another, waiting if there is none.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -99,10 +105,11 @@ pub const ROWS: &[Command] = &[
             wait_on: WaitOn::AllKeys,
             nil: Nil::Array,
         }),
-        flags: WRITE.union(Flags::BLOCKING).union(Flags::MOVABLEKEYS),
+        flags: Flags::BLOCKING.union(Flags::MOVABLEKEYS),
         since: "7.0.0",
         complexity: MANY_KEYS,
         summary: "Takes elements from an end of the first list that has some, waiting if none has.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
 ];

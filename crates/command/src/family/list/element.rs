@@ -4,9 +4,9 @@ use base::Refusal;
 use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
-use super::{GROW, LIST, READ, WRITE};
+use super::{GROW, LIST, READ};
 use crate::family::stretch;
-use crate::{Arity, Command, Run};
+use crate::{Arity, Command, KeyUse, KeyUses, Run};
 
 const LENGTH: &str = "O(N) where N is the length of the list.";
 
@@ -50,6 +50,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: LENGTH,
         summary: "Replaces the element at a position of a list.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..LIST
     },
     Command {
@@ -61,6 +62,7 @@ pub const ROWS: &[Command] = &[
         since: "2.2.0",
         complexity: LENGTH,
         summary: "Puts an element before or after another one of a list.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -68,9 +70,9 @@ pub const ROWS: &[Command] = &[
         syntax: "key count element",
         arity: Arity::Exactly(4),
         run: Run::Write(lrem),
-        flags: WRITE,
         complexity: LENGTH,
         summary: "Removes elements equal to a value from a list.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..LIST
     },
     Command {
@@ -78,9 +80,9 @@ pub const ROWS: &[Command] = &[
         syntax: "key start stop",
         arity: Arity::Exactly(4),
         run: Run::Write(ltrim),
-        flags: WRITE,
         complexity: "O(N) where N is the number of elements removed.",
         summary: "Keeps a stretch of a list and removes the rest.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..LIST
     },
 ];

@@ -4,9 +4,9 @@ use base::Refusal;
 use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
-use super::{End, GROW, LIST, READ, WRITE};
+use super::{End, GROW, LIST, READ};
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, Run};
+use crate::{Arity, Command, Flags, KeyUse, KeyUses, Run};
 
 const PER_ELEMENT: &str = "O(N) where N is the number of elements named.";
 const PER_RETURNED: &str = "O(N) where N is the number of elements returned.";
@@ -20,6 +20,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW.union(Flags::FAST),
         complexity: PER_ELEMENT,
         summary: "Puts elements before the head of a list, which is made if there is none.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -30,6 +31,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW.union(Flags::FAST),
         complexity: PER_ELEMENT,
         summary: "Puts elements after the tail of a list, which is made if there is none.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -41,6 +43,7 @@ pub const ROWS: &[Command] = &[
         since: "2.2.0",
         complexity: PER_ELEMENT,
         summary: "Puts elements before the head of a list that exists.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -52,6 +55,7 @@ pub const ROWS: &[Command] = &[
         since: "2.2.0",
         complexity: PER_ELEMENT,
         summary: "Puts elements after the tail of a list that exists.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -59,9 +63,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Left)),
-        flags: WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         complexity: PER_RETURNED,
         summary: "Takes elements from the head of a list; the last one takes the key with it.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
     Command {
@@ -69,9 +74,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Right)),
-        flags: WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         complexity: PER_RETURNED,
         summary: "Takes elements from the tail of a list; the last one takes the key with it.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
     Command {
@@ -81,6 +87,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(llen),
         flags: READ.union(Flags::FAST),
         summary: "Returns the number of elements of a list.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..LIST
     },
 ];

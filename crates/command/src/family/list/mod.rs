@@ -22,8 +22,7 @@ const LIST: Command = Command {
     ..Command::BASE
 };
 const READ: Flags = Flags::READONLY;
-const WRITE: Flags = Flags::WRITE;
-const GROW: Flags = Flags::WRITE.union(Flags::DENYOOM);
+const GROW: Flags = Flags::DENYOOM;
 
 /// One end of a list: its head is on the left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use base::Refusal;
 use keyspace::Txn;
 use resp::{Args, Reply};
 
-use super::{End, GROW, LIST, WRITE};
+use super::{End, GROW, LIST};
 use crate::family::many_pop::ManyPop;
-use crate::{Arity, Attempt, Command, Flags, Keys, Run};
+use crate::{Arity, Attempt, Command, Flags, KeyUse, KeyUses, Keys, Run};
 
 pub(super) const TWO_KEYS: Keys = Keys::Range {
     first: 1,
@@ -26,6 +26,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         since: "6.2.0",
         summary: "Takes an element from an end of a list and puts it at an end of another.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -37,6 +38,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         since: "1.2.0",
         summary: "Takes the tail of a list and puts it before the head of another.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
     Command {
@@ -45,10 +47,11 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(4),
         keys: Keys::Counted { count_at: 1 },
         run: Run::Write(lmpop),
-        flags: WRITE.union(Flags::MOVABLEKEYS),
+        flags: Flags::MOVABLEKEYS,
         since: "7.0.0",
         complexity: MANY_KEYS,
         summary: "Takes elements from an end of the first list that has some.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
 ];

@@ -6,14 +6,14 @@ use keyspace::Txn;
 use resp::{Args, Reply};
 use table::Entry;
 
-use crate::{Arity, Command, Flags, Group, OnRow, Run};
+use crate::{Arity, Command, Group, OnRow, Run, Traits};
 
 pub const ROWS: &[Command] = &[Command {
     name: "row.apply",
     arity: Arity::Exactly(2),
     run: Run::Write(apply),
     on_row: OnRow::Knows,
-    flags: Flags::WRITE.union(Flags::INTERNAL),
+    traits: Traits::INTERNAL,
     group: Group::Row,
     since: "neokv",
     summary: "Applies an entry about rows.",

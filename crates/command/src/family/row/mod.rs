@@ -24,12 +24,10 @@ pub mod hash;
 pub mod internal;
 pub mod keys;
 mod options;
-mod sets;
+pub mod sets;
 pub mod single;
 #[cfg(test)]
 mod tests;
-
-pub use sets::sets;
 
 /// The row a `ROW.*` command names.
 fn named(view: &View<'_>, key: &[u8]) -> Result<RowRef, Refusal> {

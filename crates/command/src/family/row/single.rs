@@ -8,7 +8,7 @@ use table::{Amount, Field, Kind, Outcome};
 
 use super::options::{Options, Takes, Words};
 use super::{answer, named};
-use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
+use crate::{Arity, Command, Flags, Group, Keys, OnRow, RowGrowth, Run, Traits};
 
 const ROW: Command = Command {
     group: Group::Row,
@@ -19,8 +19,7 @@ const ROW: Command = Command {
     ..Command::BASE
 };
 const READ: Flags = Flags::READONLY.union(Flags::FAST);
-const WRITE: Flags = Flags::WRITE.union(Flags::FAST);
-const GROW: Flags = WRITE.union(Flags::DENYOOM);
+const GROW: Flags = Flags::FAST.union(Flags::DENYOOM);
 
 pub const ROWS: &[Command] = &[
     Command {
@@ -50,6 +49,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(set),
         flags: GROW,
         summary: "Sets fields of a row; makes it if there is none.",
+        row_growth: RowGrowth::By(super::sets::set),
         ..ROW
     },
     Command {
@@ -59,6 +59,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(setnx),
         flags: GROW,
         summary: "Makes a row, unless there is one.",
+        row_growth: RowGrowth::By(super::sets::set),
         ..ROW
     },
     Command {
@@ -68,6 +69,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(cas),
         flags: GROW,
         summary: "Sets fields of a row if others have the values given.",
+        row_growth: RowGrowth::By(super::sets::cas),
         ..ROW
     },
     Command {
@@ -77,6 +79,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(casnx),
         flags: GROW,
         summary: "As ROW.CAS; makes the row if there is none.",
+        row_growth: RowGrowth::By(super::sets::cas),
         ..ROW
     },
     Command {
@@ -87,6 +90,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: "O(1)",
         summary: "Adds to a field of a row; makes the row if there is none.",
+        row_growth: RowGrowth::By(super::sets::number),
         ..ROW
     },
     Command {
@@ -97,6 +101,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: "O(1)",
         summary: "Takes away from a field of a row; makes the row if there is none.",
+        row_growth: RowGrowth::By(super::sets::number),
         ..ROW
     },
     Command {
@@ -104,9 +109,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(2),
         run: Run::Write(del),
-        flags: WRITE,
+        flags: Flags::FAST,
         complexity: "O(1)",
         summary: "Deletes a row; its version goes on if it is made again.",
+        row_growth: RowGrowth::Never,
         ..ROW
     },
     Command {
@@ -114,9 +120,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key",
         arity: Arity::Exactly(2),
         run: Run::Write(kick),
-        flags: WRITE.union(Flags::NO_MULTI),
+        flags: Flags::FAST.union(Flags::NO_MULTI),
         complexity: "O(1)",
         summary: "Lets a row go from the cache if SQL has it.",
+        traits: Traits::RELEASES_ROW,
         ..ROW
     },
 ];

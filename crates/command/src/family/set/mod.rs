@@ -7,15 +7,14 @@ mod algebra;
 mod members;
 mod random;
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 
 const SET: Command = Command {
     group: Group::Set,
     keys: Keys::one(1),
     ..Command::BASE
 };
-const WRITE: Flags = Flags::WRITE.union(Flags::FAST);
-const GROW: Flags = Flags::WRITE.union(Flags::DENYOOM);
+const GROW: Flags = Flags::DENYOOM;
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = READ.union(Flags::FAST);
 const INTERSECTION: &str =
@@ -31,6 +30,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW.union(Flags::FAST),
         complexity: "O(N) where N is the number of members named.",
         summary: "Adds members to a set; returns how many are new.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..SET
     },
     Command {
@@ -38,9 +38,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Write(members::srem),
-        flags: WRITE,
+        flags: Flags::FAST,
         complexity: "O(N) where N is the number of members named.",
         summary: "Removes members of a set; the last one takes the key with it.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..SET
     },
     Command {
@@ -50,6 +51,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(members::sismember),
         flags: READ_FAST,
         summary: "Tells whether a set has a member.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..SET
     },
     Command {
@@ -71,6 +73,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: "O(N) where N is the size of the set.",
         summary: "Returns all members of a set.",
+        tips: &["nondeterministic_output_order"],
         ..SET
     },
     Command {
@@ -80,6 +83,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(members::scard),
         flags: READ_FAST,
         summary: "Returns the number of members of a set.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..SET
     },
     Command {
@@ -92,8 +96,9 @@ pub const ROWS: &[Command] = &[
             step: 1,
         },
         run: Run::Write(members::smove),
-        flags: WRITE,
+        flags: Flags::FAST,
         summary: "Moves a member from one set to another.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..SET
     },
     Command {
@@ -101,9 +106,12 @@ pub const ROWS: &[Command] = &[
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(random::spop),
-        flags: WRITE.union(Flags::BY_EFFECT),
+        traits: Traits::BY_EFFECT,
+        flags: Flags::FAST,
         complexity: "O(N) where N is the number of members taken.",
         summary: "Removes and returns members of a set at random.",
+        key_uses: KeyUses::All(KeyUse::Takes),
+        tips: &["nondeterministic_output"],
         ..SET
     },
     Command {
@@ -114,6 +122,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: "O(N) where N is the number of members returned.",
         summary: "Returns members of a set at random.",
+        tips: &["nondeterministic_output"],
         ..SET
     },
     Command {
@@ -125,6 +134,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: INTERSECTION,
         summary: "Returns the members that all sets have.",
+        tips: &["nondeterministic_output_order"],
         ..SET
     },
     Command {
@@ -136,6 +146,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: INTERSECTION,
         summary: "Stores the members that all sets have.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Updates, KeyUse::Reads),
         ..SET
     },
     Command {
@@ -159,6 +170,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: ALL_ELEMENTS,
         summary: "Returns the members that any of the sets has.",
+        tips: &["nondeterministic_output_order"],
         ..SET
     },
     Command {
@@ -170,6 +182,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: ALL_ELEMENTS,
         summary: "Stores the members that any of the sets has.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..SET
     },
     Command {
@@ -181,6 +194,7 @@ pub const ROWS: &[Command] = &[
         flags: READ,
         complexity: ALL_ELEMENTS,
         summary: "Returns the members of the first set that no other set has.",
+        tips: &["nondeterministic_output_order"],
         ..SET
     },
     Command {
@@ -192,6 +206,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW,
         complexity: ALL_ELEMENTS,
         summary: "Stores the members of the first set that no other set has.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..SET
     },
 ];

@@ -7,7 +7,7 @@ use resp::{Args, Reply};
 
 use crate::{Arity, Command, Flags, Group, Keys, Run};
 
-const FLAGS: Flags = Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST);
+const FLAGS: Flags = Flags::DENYOOM.union(Flags::FAST);
 
 pub const ROWS: &[Command] = &[
     Command {

@@ -5,7 +5,7 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::check_length;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
 pub const ROWS: &[Command] = &[
     Command {
@@ -14,11 +14,12 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(append),
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        flags: Flags::DENYOOM.union(Flags::FAST),
         group: Group::String,
         since: "2.0.0",
         complexity: "O(1) amortised for a short addition",
         summary: "Adds bytes to the end of the string at a key; returns its length.",
+        key_uses: KeyUses::All(KeyUse::Inserts),
         ..Command::BASE
     },
     Command {
@@ -31,6 +32,7 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         since: "2.2.0",
         summary: "Returns the length in bytes of the string at a key.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..Command::BASE
     },
     Command {
@@ -64,11 +66,12 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(setrange),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::String,
         since: "2.2.0",
         complexity: "O(N) for N bytes written, zeros before them included",
         summary: "Writes bytes over the string at a key from a position on; returns its length.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..Command::BASE
     },
 ];

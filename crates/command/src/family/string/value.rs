@@ -6,7 +6,7 @@ use resp::{Args, Reply};
 
 use super::Moment;
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
 pub const ROWS: &[Command] = &[
     Command {
@@ -26,9 +26,10 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: Keys::one(1),
         run: Run::Write(set),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::String,
         summary: "Puts a string at a key whatever was there, on conditions and with a deadline if asked.",
+        key_uses: KeyUses::ByArguments(use_of_set),
         ..Command::BASE
     },
     Command {
@@ -37,7 +38,7 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(getset),
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        flags: Flags::DENYOOM.union(Flags::FAST),
         group: Group::String,
         summary: "Puts a string at a key and returns the former one.",
         ..Command::BASE
@@ -48,10 +49,11 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(2),
         keys: Keys::one(1),
         run: Run::Write(getdel),
-        flags: Flags::WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         group: Group::String,
         since: "6.2.0",
         summary: "Returns the string at a key and removes the key.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..Command::BASE
     },
     Command {
@@ -60,7 +62,7 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(2),
         keys: Keys::one(1),
         run: Run::Write(getex),
-        flags: Flags::WRITE.union(Flags::FAST),
+        flags: Flags::FAST,
         group: Group::String,
         since: "6.2.0",
         summary: "Returns the string at a key and sets or clears its deadline.",
@@ -72,9 +74,10 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: Keys::one(1),
         run: Run::Write(setnx),
-        flags: Flags::WRITE.union(Flags::DENYOOM).union(Flags::FAST),
+        flags: Flags::DENYOOM.union(Flags::FAST),
         group: Group::String,
         summary: "Puts a string at a key that does not exist.",
+        key_uses: KeyUses::All(KeyUse::Creates),
         ..Command::BASE
     },
     Command {
@@ -83,10 +86,11 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(setex),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::String,
         since: "2.0.0",
         summary: "Puts a string at a key for a number of seconds.",
+        key_uses: KeyUses::All(KeyUse::Overwrites),
         ..Command::BASE
     },
     Command {
@@ -95,10 +99,11 @@ pub const ROWS: &[Command] = &[
         arity: Arity::Exactly(4),
         keys: Keys::one(1),
         run: Run::Write(psetex),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::String,
         since: "2.6.0",
         summary: "Puts a string at a key for a number of milliseconds.",
+        key_uses: KeyUses::All(KeyUse::Overwrites),
         ..Command::BASE
     },
     Command {
@@ -111,6 +116,7 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         complexity: "O(N) for N keys",
         summary: "Returns the strings at several keys.",
+        tips: &["request_policy:multi_shard"],
         ..Command::BASE
     },
     Command {
@@ -119,11 +125,16 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: PAIRS,
         run: Run::Write(mset),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::String,
         since: "1.0.1",
         complexity: "O(N) for N keys",
         summary: "Puts strings at several keys, all at once.",
+        key_uses: KeyUses::All(KeyUse::Overwrites),
+        tips: &[
+            "request_policy:multi_shard",
+            "response_policy:all_succeeded",
+        ],
         ..Command::BASE
     },
     Command {
@@ -132,11 +143,13 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: PAIRS,
         run: Run::Write(msetnx),
-        flags: Flags::WRITE.union(Flags::DENYOOM),
+        flags: Flags::DENYOOM,
         group: Group::String,
         since: "1.0.1",
         complexity: "O(N) for N keys",
         summary: "Puts strings at several keys if none of them exists.",
+        key_uses: KeyUses::All(KeyUse::Creates),
+        tips: &["request_policy:multi_shard", "response_policy:agg_min"],
         ..Command::BASE
     },
 ];
@@ -147,6 +160,14 @@ const PAIRS: Keys = Keys::Range {
     last: -1,
     step: 2,
 };
+
+/// SET with GET returns what it replaces.
+fn use_of_set(args: &Args<'_>) -> KeyUse {
+    match (2..args.len()).any(|at| args.is(at, "GET")) {
+        true => KeyUse::ReadsAndUpdates,
+        false => KeyUse::Overwrites,
+    }
+}
 
 fn get(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     reply.atom_or_null(view.string(args.at(1))?);

@@ -11,7 +11,7 @@ use resp::{Args, Reply};
 use super::member::plain_zero;
 use super::range::store;
 use super::{GROW, READ, Show, ZSET};
-use crate::{Arity, Command, Flags, Keys, Run};
+use crate::{Arity, Command, Flags, KeyUse, KeyUses, Keys, Run};
 
 const UNION: &str =
     "O(N)+O(M*log(M)) where N is the sum of the sizes of the inputs and M the size of the result.";
@@ -72,6 +72,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Union)),
         complexity: UNION,
         summary: "Stores the union of sorted sets.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..STORED
     },
     Command {
@@ -80,6 +81,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Intersection)),
         complexity: INTERSECTION,
         summary: "Stores the intersection of sorted sets.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..STORED
     },
     Command {
@@ -89,6 +91,7 @@ pub const ROWS: &[Command] = &[
         since: "6.2.0",
         complexity: DIFFERENCE,
         summary: "Stores the first sorted set without the members of the others.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..STORED
     },
 ];

@@ -4,8 +4,8 @@ use base::Refusal;
 use keyspace::{Txn, View, Zset};
 use resp::{Args, Reply};
 
-use super::{GROW, READ_FAST, WRITE_FAST, ZSET};
-use crate::{Arity, Command, Flags, Run};
+use super::{GROW, READ_FAST, ZSET};
+use crate::{Arity, Command, Flags, KeyUse, KeyUses, Run};
 
 const LOG: &str = "O(log(N)) where N is the size of the sorted set.";
 
@@ -18,6 +18,7 @@ pub const ROWS: &[Command] = &[
         flags: GROW.union(Flags::FAST),
         complexity: "O(log(N)) for each member named, where N is the size of the sorted set.",
         summary: "Adds members to a sorted set, or changes their scores.",
+        key_uses: KeyUses::All(KeyUse::Updates),
         ..ZSET
     },
     Command {
@@ -35,9 +36,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key member...",
         arity: Arity::AtLeast(3),
         run: Run::Write(zrem),
-        flags: WRITE_FAST,
+        flags: Flags::FAST,
         complexity: "O(M*log(N)) where N is the size of the sorted set and M the number of members named.",
         summary: "Removes members of a sorted set; the last one takes the key with it.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
     Command {
@@ -47,6 +49,7 @@ pub const ROWS: &[Command] = &[
         run: Run::Read(zcard),
         flags: READ_FAST,
         summary: "Returns the number of members of a sorted set.",
+        key_uses: KeyUses::All(KeyUse::Looks),
         ..ZSET
     },
     Command {

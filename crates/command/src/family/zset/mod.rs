@@ -24,9 +24,7 @@ const ZSET: Command = Command {
 };
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = READ.union(Flags::FAST);
-const WRITE: Flags = Flags::WRITE;
-const WRITE_FAST: Flags = WRITE.union(Flags::FAST);
-const GROW: Flags = WRITE.union(Flags::DENYOOM);
+const GROW: Flags = Flags::DENYOOM;
 
 /// How entries are written: members only, or with their scores (in a row in RESP2, in pairs in
 /// RESP3).

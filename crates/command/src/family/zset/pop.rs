@@ -6,10 +6,12 @@ use base::Refusal;
 use keyspace::{Edit, Txn, View, Zset};
 use resp::{Args, Reply};
 
-use super::{READ, Show, WRITE, WRITE_FAST, ZSET};
+use super::{READ, Show, ZSET};
 use crate::family::many_pop::ManyPop;
 use crate::family::sample;
-use crate::{Arity, Attempt, Block, Command, Flags, Keys, Nil, Run, TimeoutAt, WaitOn};
+use crate::{
+    Arity, Attempt, Block, Command, Flags, KeyUse, KeyUses, Keys, Nil, Run, TimeoutAt, WaitOn,
+};
 
 const POPPED: &str =
     "O(log(N)*M) where N is the size of the sorted set and M the number of members returned.";
@@ -27,10 +29,11 @@ pub const ROWS: &[Command] = &[
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Min)),
-        flags: WRITE_FAST,
+        flags: Flags::FAST,
         since: "5.0.0",
         complexity: POPPED,
         summary: "Takes the members with the lowest scores.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
     Command {
@@ -38,10 +41,11 @@ pub const ROWS: &[Command] = &[
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
         run: Run::Write(|txn, args, reply| pop(txn, args, reply, End::Max)),
-        flags: WRITE_FAST,
+        flags: Flags::FAST,
         since: "5.0.0",
         complexity: POPPED,
         summary: "Takes the members with the highest scores.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
     Command {
@@ -50,10 +54,11 @@ pub const ROWS: &[Command] = &[
         arity: Arity::AtLeast(4),
         keys: Keys::Counted { count_at: 1 },
         run: Run::Write(zmpop),
-        flags: WRITE.union(Flags::MOVABLEKEYS),
+        flags: Flags::MOVABLEKEYS,
         since: "7.0.0",
         complexity: MANY,
         summary: "Takes the lowest or highest members of the first sorted set that has some.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
     Command {
@@ -67,10 +72,11 @@ pub const ROWS: &[Command] = &[
             wait_on: WaitOn::AllKeys,
             nil: Nil::Array,
         }),
-        flags: WRITE_FAST.union(Flags::NOSCRIPT).union(Flags::BLOCKING),
+        flags: Flags::FAST.union(Flags::NOSCRIPT).union(Flags::BLOCKING),
         since: "5.0.0",
         complexity: LOG,
         summary: "Takes the lowest member of the first sorted set that has one, waiting if none has.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
     Command {
@@ -84,10 +90,11 @@ pub const ROWS: &[Command] = &[
             wait_on: WaitOn::AllKeys,
             nil: Nil::Array,
         }),
-        flags: WRITE_FAST.union(Flags::NOSCRIPT).union(Flags::BLOCKING),
+        flags: Flags::FAST.union(Flags::NOSCRIPT).union(Flags::BLOCKING),
         since: "5.0.0",
         complexity: LOG,
         summary: "Takes the highest member of the first sorted set that has one, waiting if none has.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
     Command {
@@ -101,10 +108,11 @@ pub const ROWS: &[Command] = &[
             wait_on: WaitOn::AllKeys,
             nil: Nil::Array,
         }),
-        flags: WRITE.union(Flags::BLOCKING).union(Flags::MOVABLEKEYS),
+        flags: Flags::BLOCKING.union(Flags::MOVABLEKEYS),
         since: "7.0.0",
         complexity: MANY,
         summary: "Takes the lowest or highest members of the first sorted set that has some, waiting if none has.",
+        key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
     Command {
@@ -116,6 +124,7 @@ pub const ROWS: &[Command] = &[
         since: "6.2.0",
         complexity: "O(N) where N is the number of members returned.",
         summary: "Returns members at random.",
+        tips: &["nondeterministic_output"],
         ..ZSET
     },
 ];

@@ -9,9 +9,9 @@ use base::{Atom, IntText, Refusal};
 use keyspace::{LexBound, ScoreBound, Txn, Value, View, Zset};
 use resp::{Args, Reply};
 
-use super::{GROW, READ, READ_FAST, Show, WRITE, ZSET, bound};
+use super::{GROW, READ, READ_FAST, Show, ZSET, bound};
 use crate::family::stretch;
-use crate::{Arity, Command, Keys, Run};
+use crate::{Arity, Command, KeyUse, KeyUses, Keys, Run};
 
 const RETURNED: &str =
     "O(log(N)+M) where N is the size of the sorted set and M the number of members returned.";
@@ -98,6 +98,7 @@ pub const ROWS: &[Command] = &[
         since: "6.2.0",
         complexity: RETURNED,
         summary: "Stores members picked by rank, score or member as a sorted set.",
+        key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..ZSET
     },
     Command {
@@ -127,10 +128,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key start stop",
         arity: Arity::Exactly(4),
         run: Run::Write(|txn, args, reply| remove(txn, args, reply, By::Rank)),
-        flags: WRITE,
         since: "2.0.0",
         complexity: REMOVED,
         summary: "Removes the members with ranks in a range.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
     Command {
@@ -138,9 +139,9 @@ pub const ROWS: &[Command] = &[
         syntax: "key min:double max:double",
         arity: Arity::Exactly(4),
         run: Run::Write(|txn, args, reply| remove(txn, args, reply, By::Score)),
-        flags: WRITE,
         complexity: REMOVED,
         summary: "Removes the members with scores in a range.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
     Command {
@@ -148,10 +149,10 @@ pub const ROWS: &[Command] = &[
         syntax: "key min max",
         arity: Arity::Exactly(4),
         run: Run::Write(|txn, args, reply| remove(txn, args, reply, By::Lex)),
-        flags: WRITE,
         since: "2.8.9",
         complexity: REMOVED,
         summary: "Removes members in a range of bytes, all scores being equal.",
+        key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
 ];

@@ -4,10 +4,9 @@ use command::syntax::{self, Argument, Kind};
 use command::{Command, Flags, Group, Keys, Run};
 use resp::Reply;
 
-use super::{specs, tips};
+use super::specs;
 
 const FLAG_NAMES: &[(Flags, &str)] = &[
-    (Flags::WRITE, "write"),
     (Flags::READONLY, "readonly"),
     (Flags::DENYOOM, "denyoom"),
     (Flags::ADMIN, "admin"),
@@ -31,10 +30,14 @@ pub fn info(row: &Command, reply: &mut Reply) {
     reply.array(10);
     reply.bulk(row.name.as_bytes());
     reply.int(row.arity.as_redis());
-    let mut flags: Vec<&str> = FLAG_NAMES
+    let named = FLAG_NAMES
         .iter()
         .filter(|(flag, _)| row.flags.contains(*flag))
-        .map(|(_, name)| *name)
+        .map(|(_, name)| *name);
+    let mut flags: Vec<&str> = is_listed_as_write(row)
+        .then_some("write")
+        .into_iter()
+        .chain(named)
         .collect();
     let counted = matches!(
         row.keys,
@@ -56,19 +59,22 @@ pub fn info(row: &Command, reply: &mut Reply) {
     let categories = categories(row);
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.simple(name));
-    let tips = tips::of(row);
-    reply.set(tips.len());
-    tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(row.tips.len());
+    row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     specs::write(row, reply);
     reply.array(row.subcommands.len());
     row.subcommands.iter().for_each(|sub| info(sub, reply));
+}
+
+fn is_listed_as_write(row: &Command) -> bool {
+    row.is_write() || row.flags.contains(Flags::LISTED_AS_WRITE)
 }
 
 /// The ACL categories of a command.
 pub fn categories(row: &Command) -> Vec<&'static str> {
     let has = |flag: Flags| row.flags.contains(flag);
     let kinds = kinds(row);
-    let is_admin = has(Flags::ADMIN) || matches!(row.name, "lastsave" | "role");
+    let is_admin = has(Flags::ADMIN) || has(Flags::ADMIN_CATEGORY);
     let is_key = kinds.contains(&"@keyspace");
     let mut list: Vec<&str> = Vec::new();
     let mut add = |name, set: bool| {
@@ -77,7 +83,7 @@ pub fn categories(row: &Command) -> Vec<&'static str> {
         }
     };
     add("@keyspace", is_key);
-    add("@write", has(Flags::WRITE));
+    add("@write", is_listed_as_write(row));
     add("@read", has(Flags::READONLY));
     kinds
         .iter()
@@ -93,12 +99,8 @@ pub fn categories(row: &Command) -> Vec<&'static str> {
 
 /// The categories that say what a command is about: mostly its group.
 fn kinds(row: &Command) -> &'static [&'static str] {
-    match row.name {
-        "sort" | "sort_ro" => return &["@set", "@sortedset", "@list"],
-        "dbsize" | "flushall" | "flushdb" | "swapdb" => return &["@keyspace"],
-        "asking" | "readonly" | "readwrite" | "wait" | "waitaof" => return &["@connection"],
-        name if name.split('|').next() == Some("command") => return &["@connection"],
-        _ => {}
+    if let Some(categories) = row.categories {
+        return categories;
     }
     if matches!(row.run, Run::Container) {
         return &[];

@@ -1,93 +1,23 @@
 //! Where the keys of a command are and what it does to them, as COMMAND INFO describes it.
 
 use command::syntax::{Argument, Kind};
-use command::{Command, Keys};
-use resp::{Args, Reply};
-
-/// Commands whose first key is a destination.
-const STORE: &[&str] = &[
-    "bitop",
-    "sdiffstore",
-    "sinterstore",
-    "sunionstore",
-    "zdiffstore",
-    "zinterstore",
-    "zrangestore",
-    "zunionstore",
-];
-
-/// What a command does to its `number`-th key.
-pub fn access(row: &Command, args: &Args<'_>, number: usize) -> &'static [&'static str] {
-    let has = |word| (2..args.len()).any(|i| args.is(i, word));
-    match row.name {
-        "set" if has("GET") => READ_UPDATE,
-        "set" => OVERWRITE,
-        "bitfield" if has("SET") || has("INCRBY") => READ_UPDATE,
-        "bitfield" => READ,
-        _ => of_row(row, number),
-    }
-}
-
-const READ: &[&str] = &["RO", "access"];
-const READ_UPDATE: &[&str] = &["RW", "access", "update"];
-const OVERWRITE: &[&str] = &["OW", "update"];
-
-/// The same without arguments to look at: whether the key is read or written, and what becomes of
-/// the data a client gave or gets. The words are Redis'.
-fn of_row(row: &Command, number: usize) -> &'static [&'static str] {
-    match (row.name, number) {
-        // About the key, not its data.
-        (
-            "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory|usage" | "object|encoding"
-            | "object|freq" | "object|idletime" | "object|refcount" | "scard" | "sismember"
-            | "strlen" | "touch" | "type" | "watch" | "zcard",
-            _,
-        ) => &["RO"],
-        ("sort" | "copy", 0) => READ,
-        _ if !row.is_write() => READ,
-        ("set" | "bitfield", _) => &["RW", "access", "update", "variable_flags"],
-        ("mset" | "psetex" | "setex", _) | ("sort" | "copy" | "rename", 1) => OVERWRITE,
-        ("msetnx" | "setnx", _) | ("renamenx", 1) => &["OW", "insert"],
-        ("del" | "unlink", _) => &["RM", "delete"],
-        ("sinterstore", 0)
-        | (
-            "expire" | "expireat" | "hmset" | "hset" | "lset" | "persist" | "pexpire" | "pexpireat"
-            | "setrange" | "zadd",
-            _,
-        ) => &["RW", "update"],
-        (name, 0) if STORE.contains(&name) => OVERWRITE,
-        (name, _) if STORE.contains(&name) => READ,
-        ("blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove", 1)
-        | ("append" | "hsetnx" | "linsert" | "lpush" | "lpushx" | "rpush" | "rpushx" | "sadd", _) => {
-            &["RW", "insert"]
-        }
-        ("blmove" | "brpoplpush" | "lmove" | "rpoplpush" | "smove" | "rename" | "renamenx", _)
-        | (
-            "blmpop" | "blpop" | "brpop" | "bzmpop" | "bzpopmax" | "bzpopmin" | "getdel" | "lmpop"
-            | "lpop" | "rpop" | "spop" | "zmpop" | "zpopmax" | "zpopmin",
-            _,
-        ) => &["RW", "access", "delete"],
-        (
-            "hdel" | "lrem" | "ltrim" | "srem" | "zrem" | "zremrangebylex" | "zremrangebyrank"
-            | "zremrangebyscore",
-            _,
-        ) => &["RW", "delete"],
-        _ => READ_UPDATE,
-    }
-}
+use command::{Command, KeyUse, Keys};
+use resp::Reply;
 
 /// How many key specifications a row has.
 pub fn count(row: &Command) -> usize {
     match row.keys {
         Keys::None | Keys::Everything | Keys::Cursor => 0,
-        Keys::Range { last, .. } => {
-            let apart = last == 2 && of_row(row, 0) != of_row(row, 1);
-            1 + usize::from(apart || STORE.contains(&row.name) && last < 0)
-        }
+        Keys::Range { last, .. } => 1 + usize::from(is_first_apart(row, last)),
         Keys::Counted { .. } => 1,
         Keys::DestinationAndCounted { .. } => 2,
         Keys::Sort { stores } => 2 + usize::from(stores),
     }
+}
+
+/// A destination, or a source and a destination, are described apart.
+fn is_first_apart(row: &Command, last: isize) -> bool {
+    (last == 2 || last < 0) && row.key_use(0) != row.key_use(1)
 }
 
 /// The key specification that a key argument, or a pattern for keys, is about; `seen`: keys before it.
@@ -109,19 +39,12 @@ pub fn write(row: &Command, reply: &mut Reply) {
     match row.keys {
         Keys::None | Keys::Everything | Keys::Cursor => reply.set(0),
         Keys::Range { first, last, step } => {
-            // A destination, or a source and a destination, are described apart.
-            let apart = last == 2 && of_row(row, 0) != of_row(row, 1);
-            let split = STORE.contains(&row.name) && last < 0;
-            if apart {
+            if is_first_apart(row, last) {
                 reply.set(2);
                 spec(row, 0, first, reply, |reply| range(reply, 0, 1));
-                spec(row, 1, first + 1, reply, |reply| range(reply, 0, 1));
-            } else if split {
-                reply.set(2);
-                spec(row, 0, first, reply, |reply| range(reply, 0, 1));
-                spec(row, 1, first + 1, reply, |reply| {
-                    range(reply, last as i64, step)
-                });
+                // From the second key to itself, or to the last argument.
+                let last = (last as i64).min(0);
+                spec(row, 1, first + 1, reply, |reply| range(reply, last, step));
             } else {
                 let last = if last < 0 {
                     last as i64
@@ -146,13 +69,13 @@ pub fn write(row: &Command, reply: &mut Reply) {
             spec(row, 0, 1, reply, |reply| range(reply, 0, 1));
             unknown(
                 "Keys that BY and GET patterns name are found while sorting.",
-                READ,
+                KeyUse::Reads.words(),
                 reply,
             );
             if stores {
                 unknown(
                     "The key behind STORE, which may stand anywhere among the options.",
-                    OVERWRITE,
+                    KeyUse::Overwrites.words(),
                     reply,
                 );
             }
@@ -162,7 +85,7 @@ pub fn write(row: &Command, reply: &mut Reply) {
 
 /// One specification: keys begin at an argument, `find` says how to go on.
 fn spec(row: &Command, number: usize, begin: usize, reply: &mut Reply, find: impl Fn(&mut Reply)) {
-    let flags = of_row(row, number);
+    let flags = row.key_use(number).words();
     reply.map(3);
     reply.bulk(b"flags");
     reply.set(flags.len());
