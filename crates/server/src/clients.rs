@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use command::Secrets;
+use node::Requester;
 use resp::Args;
 
 use crate::Commands;
@@ -48,12 +49,8 @@ pub struct Client {
     pub paused: AtomicBool,
     pub monitor: AtomicBool,
     pub no_evict: AtomicBool,
-    /// What it reads counts as no access (CLIENT NO-TOUCH).
-    pub no_touch: AtomicBool,
-    /// The window of time, and the job for the log, in which it was last counted among those who write
-    /// (`durable::company`).
-    pub wrote_in: AtomicU64,
-    pub wrote_with: AtomicU64,
+    /// What regions need to know of it.
+    pub requester: Arc<Requester>,
     /// The session is to end. Set with [`Client::kill`].
     killed: AtomicBool,
     /// The blocked command is to end: 1 as if timed out, 2 with an UNBLOCKED error.
@@ -107,9 +104,7 @@ impl Client {
             paused: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
-            no_touch: AtomicBool::new(false),
-            wrote_in: AtomicU64::new(0),
-            wrote_with: AtomicU64::new(u64::MAX),
+            requester: Arc::new(Requester::new(id)),
             killed: AtomicBool::new(false),
             unblock: AtomicU8::new(0),
             waker: OnceLock::new(),
@@ -202,7 +197,7 @@ impl Client {
             ),
             ('A', self.is_killed()),
             ('e', self.no_evict.load(Ordering::Relaxed)),
-            ('T', self.no_touch.load(Ordering::Relaxed)),
+            ('T', self.requester.no_touch.load(Ordering::Relaxed)),
         ] {
             if set {
                 flags.push(flag);

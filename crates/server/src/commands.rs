@@ -12,7 +12,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use base::Refusal;
-use command::{Command, Table};
+use command::Command;
+use node::Specs;
 use resp::{Args, Reply};
 
 use crate::Session;
@@ -42,14 +43,19 @@ pub struct SessionCommand {
     pub run: SessionRun,
 }
 
+/// All specifications, and what runs session commands.
 pub struct Commands {
-    pub table: Table,
+    specs: Specs,
     /// By row number; only session commands have one.
     runs: Vec<Option<SessionRun>>,
-    /// By row number: the statistics number of the row; its subcommands follow.
-    stat_base: Vec<u16>,
-    /// By statistics number.
-    rows: Vec<Command>,
+}
+
+impl std::ops::Deref for Commands {
+    type Target = Specs;
+
+    fn deref(&self) -> &Specs {
+        &self.specs
+    }
 }
 
 impl Commands {
@@ -57,32 +63,17 @@ impl Commands {
     pub fn new() -> Self {
         let session: Vec<&SessionCommand> = family::ALL.iter().copied().flatten().collect();
         let pure = command::family::ALL.iter().copied().flatten().copied();
-        let table = Table::new(pure.chain(session.iter().map(|command| command.row)));
+        let specs = Specs::new(pure.chain(session.iter().map(|command| command.row)));
         let by_name: HashMap<&str, SessionRun> = session
             .iter()
             .map(|command| (command.row.name, command.run))
             .collect();
-        let runs = table
-            .rows()
-            .iter()
-            .map(|row| by_name.get(row.name).copied())
-            .collect();
-        let mut rows = Vec::new();
-        let mut stat_base = Vec::new();
-        for row in table.rows() {
-            stat_base.push(rows.len() as u16);
-            rows.push(*row);
-            rows.extend_from_slice(row.subcommands);
-        }
-        Commands {
-            table,
-            runs,
-            stat_base,
-            rows,
-        }
+        let rows = specs.table.rows().iter();
+        let runs = rows.map(|row| by_name.get(row.name).copied()).collect();
+        Commands { specs, runs }
     }
 
-    /// What runs a session command; `number` and `row` as [`Table::resolve`] gave them.
+    /// What runs a session command; `number` and `row` as [`command::Table::resolve`] gave them.
     pub fn session_run(&self, number: usize, row: &Command) -> Option<SessionRun> {
         match self.runs.get(number).copied().flatten()? {
             SessionRun::Subcommands(runs) => runs
@@ -91,39 +82,6 @@ impl Commands {
                 .map(|(_, run)| *run),
             run => Some(run),
         }
-    }
-
-    /// The place of a row, or of a subcommand's row, in the statistics.
-    #[inline]
-    pub fn stat_number(&self, number: usize, row: &Command) -> usize {
-        let base = self.stat_base.get(number).copied().unwrap_or(0) as usize;
-        let Some(top) = self.table.rows().get(number) else {
-            return base;
-        };
-        if top.subcommands.is_empty() {
-            return base;
-        }
-        let sub = top.subcommands.iter().position(|sub| sub.name == row.name);
-        base + sub.map_or(0, |at| 1 + at)
-    }
-
-    pub fn stat_count(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// The row with a statistics number. A number that is none gives the first row.
-    #[inline]
-    pub fn row(&self, stat: usize) -> &Command {
-        self.rows.get(stat).unwrap_or(&self.rows[0])
-    }
-
-    /// Every row with its statistics number, subcommands behind their container.
-    pub fn each_row(&self) -> impl Iterator<Item = (usize, &Command)> {
-        self.table
-            .rows()
-            .iter()
-            .flat_map(|row| std::iter::once(row).chain(row.subcommands))
-            .enumerate()
     }
 }
 

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use base::Refusal;
+use node::{Catalogue, DataSet};
 
 use crate::Commands;
 use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
-use crate::durable::{DataSet, Durable};
+use crate::durable::Durable;
 use crate::latency::Latency;
 use crate::save_status::SaveStatus;
 use crate::settings::{Settings, SettingsCell};
 use crate::shutdown::Shutdown;
 use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};
-use crate::tables::catalogue::Catalogue;
 use crate::tables::sql::Sql;
 
 /// A node that meta has not told of the tables for so long after its start goes by those it knew before.

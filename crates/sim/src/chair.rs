@@ -14,7 +14,7 @@ use meta::state::{Change, Command, Found, Outcome, State};
 use meta::wire::{Action, Order, ReplicaReport};
 use prost::Message as _;
 use replica::{Committed, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
-use server::cluster::seats::{Seat, members_of, with_members};
+use server::cluster::seats::{ReplicaRecord, members_of, with_members};
 use server::cluster::{Minutes, Motion, Newcomers, lead, report_of_replica};
 
 use crate::bugs::Bug;
@@ -41,7 +41,7 @@ enum Asked {
 
 pub struct Chair {
     pub replica: Replica,
-    pub seat: Seat,
+    pub seat: ReplicaRecord,
     pub state: State,
     node: NodeId,
     setup: Setup,

@@ -12,7 +12,7 @@ use meta::wire::{
     Action, Address, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport, Profile,
     Standing,
 };
-use server::cluster::seats::{self, Identity, Seat};
+use server::cluster::seats::{self, Identity, ReplicaRecord};
 use server::cluster::{Minutes, report_of_replica};
 
 use crate::bugs::Bug;
@@ -181,7 +181,7 @@ impl Node {
             settings,
             join,
         });
-        let _ = desk.identity.keep(&*self.disk.rows);
+        let _ = desk.identity.keep(&*self.disk.rows, || {});
         let _ = Minutes::of_founder().keep(&*self.disk.rows);
         self.disk.flush();
     }
@@ -198,7 +198,7 @@ impl Node {
             ..Identity::default()
         });
         identity.start_count += 1;
-        let _ = identity.keep(rows);
+        let _ = identity.keep(rows, || {});
         self.disk.flush();
         let is_first = identity.node == 0 || identity.start_count == 1;
         let token = if is_first {
@@ -366,7 +366,7 @@ impl Node {
                 desk.identity.cluster = answer.cluster;
                 desk.identity.node = answer.node;
                 desk.identity.meta = answer.meta.iter().map(Address::to_string).collect();
-                let _ = desk.identity.keep(&*self.disk.rows);
+                let _ = desk.identity.keep(&*self.disk.rows, || {});
                 self.disk.flush();
             }
             desk.has_joined = true;
@@ -401,7 +401,7 @@ impl Node {
                     let nodes = desk.routes.nodes();
                     let nodes = nodes.map(|node| format!("{}@{}", node.node, node.peer));
                     desk.identity.nodes = nodes.collect();
-                    let _ = desk.identity.keep(&*self.disk.rows);
+                    let _ = desk.identity.keep(&*self.disk.rows, || {});
                     self.disk.flush();
                 }
                 let mut again = false;
@@ -451,7 +451,7 @@ impl Node {
                     return Ok(());
                 }
                 let replica = create.replica;
-                let seat = Seat::made(create.clone());
+                let seat = ReplicaRecord::made(create.clone());
                 out.facts.push(Fact::Made { region, replica });
                 if region == META_REGION {
                     let minutes = Minutes::found(seat);

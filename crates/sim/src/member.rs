@@ -25,7 +25,7 @@ use replica::{
 };
 use server::Commands;
 use server::cluster::lead;
-use server::cluster::seats::Seat;
+use server::cluster::seats::ReplicaRecord;
 use table::RowId;
 use tables::TableDesk;
 
@@ -155,7 +155,7 @@ pub struct Member {
     space: Keyspace,
     region: u64,
     /// Position and members, as they are in the rows.
-    pub seat: Seat,
+    pub seat: ReplicaRecord,
     /// Of all rows of the region.
     digest: u64,
     /// The last entry that was run: index, term, stamp. Its rows may not be written yet.
@@ -180,7 +180,11 @@ pub struct Member {
 
 impl Member {
     /// From what the disk holds; `made` if it holds nothing yet.
-    pub fn open(made: &Seat, limits: Limits, around: &mut Around<'_>) -> Result<Member, String> {
+    pub fn open(
+        made: &ReplicaRecord,
+        limits: Limits,
+        around: &mut Around<'_>,
+    ) -> Result<Member, String> {
         let disk = &mut *around.disk;
         let known = read_seat(disk, made.region());
         let known = known.filter(|_| around.bug != Bug::ForgetSeat);

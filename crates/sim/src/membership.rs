@@ -5,7 +5,7 @@ use base::cluster::Descriptor;
 use prost::Message;
 use replica::MemberChange;
 use server::cluster::Newcomers;
-use server::cluster::seats::Seat;
+use server::cluster::seats::ReplicaRecord;
 
 use crate::event::Event;
 use crate::member::{Effects, Member};
@@ -118,10 +118,10 @@ impl World {
             region,
             ..Descriptor::default()
         };
-        let seat = Seat {
+        let seat = ReplicaRecord {
             descriptor,
             replica,
-            ..Seat::default()
+            ..ReplicaRecord::default()
         };
         let place = Place {
             seat,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use base::cluster::META_REGION;
 use server::cluster::Minutes;
-use server::cluster::seats::Seat;
+use server::cluster::seats::ReplicaRecord;
 
 use crate::bugs::Bug;
 use crate::chair::Chair;
@@ -31,7 +31,7 @@ pub enum Status {
 #[derive(Debug, Clone)]
 pub struct Place {
     /// What it begins with.
-    pub seat: Seat,
+    pub seat: ReplicaRecord,
     pub made_us: u64,
 }
 

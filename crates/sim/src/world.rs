@@ -9,7 +9,7 @@ use std::rc::Rc;
 use base::cluster::{Descriptor, Epoch, META_REGION, Member, Role};
 use meta::wire::Create;
 use replica::SnapshotHead;
-use server::cluster::seats::Seat;
+use server::cluster::seats::ReplicaRecord;
 
 use crate::check::{
     Broken, agree::Agree, descriptors::Descriptors, terms::Terms, written::Written,
@@ -179,7 +179,7 @@ impl World {
                     campaign: false,
                 };
                 let place = Place {
-                    seat: Seat::made(create),
+                    seat: ReplicaRecord::made(create),
                     made_us: 0,
                 };
                 self.nodes[node as usize - 1].places.insert(region, place);

@@ -39,9 +39,9 @@ pub use thread::Start;
 use transport::Reply;
 
 use super::leadership;
-use super::members::{lead, report_of_replica};
-use super::seats::{self, Seat};
+use super::seats::{self, ReplicaRecord};
 use super::{Cluster, clock_ms};
+use super::{lead, report_of_replica};
 use crate::Shared;
 use crate::durable::{Job, forget_log};
 
@@ -81,7 +81,7 @@ pub enum Word {
 struct Chair {
     shared: Arc<Shared>,
     cluster: Arc<Cluster>,
-    seat: Seat,
+    seat: ReplicaRecord,
     heard: HashMap<ReplicaId, NodeId>,
     replica: Replica,
     ready: Ready,
@@ -263,7 +263,7 @@ impl Chair {
         let rows = &*durable.stores.rows;
         let mut changes = Changes::new();
         Minutes::put_gone(&mut changes, replica);
-        let gone = seats::write(rows, &changes).and_then(|()| seats::keep(rows));
+        let gone = seats::write(rows, &changes, super::pause).and_then(|()| seats::keep(rows));
         if let Err(reason) = gone.and_then(|()| forget_log(&*durable.stores.log, META_REGION)) {
             let node = self.cluster.node;
             tracing::warn!(

@@ -8,19 +8,18 @@
 //! ```
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::cluster::RegionId as WideId;
 use bytes::Bytes;
+use node::DigestRequest;
 use prost::Message;
-use replica::entry::digest_payload;
 use transport::{Reply, Target};
 
 use super::{METHOD_DIGEST, METHOD_DIGEST_OF, Task};
 use crate::Shared;
-use crate::cores::{Core, Region, RegionId};
+use crate::cores::Core;
 use crate::shared::random_seed;
 
 const MOST: usize = 256;
@@ -78,58 +77,49 @@ impl Made {
     }
 }
 
-impl Core {
-    /// The leader asks all replicas, by its log.
-    pub(super) fn on_digest_asked(self: &Rc<Self>, place: RegionId, id: u64) -> bool {
-        let asked = {
-            let mut home = self.home.borrow_mut();
-            let member = home.region_mut(place).and_then(|r| r.member.as_deref_mut());
-            member.is_some_and(|member| {
-                let stamp_ms = member.next_stamp(self.now_ms());
-                member.replica.propose(digest_payload(stamp_ms, id)).is_ok()
-            })
-        };
-        self.drive(place);
-        self.end_turn();
-        asked
-    }
-
-    /// An entry that asks for a digest was applied.
-    pub(crate) fn take_digest(&self, region: &mut Region, id: u64, index: u64) {
-        let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
-            return;
-        };
-        let settled = region.settle();
-        let Some(peers) = region.member.as_deref().and_then(|it| it.peers.as_deref()) else {
-            return;
-        };
-        let (wide, segments) = (peers.seat.region(), peers.seat.descriptor.segments.clone());
-        let mut made = Digest {
-            node: cluster.node,
-            replica: peers.seat.replica,
-            index,
-            ..Digest::default()
-        };
-        if settled.is_err() {
-            made.error = "the store is busy; try again".into();
-            return cluster.digests.put(wide, id, made);
-        }
-        let (moment, shared) = (durable.stores.rows.snapshot(), self.shared.clone());
-        let spawned = std::thread::Builder::new()
-            .name("digest".into())
-            .spawn(move || {
-                let mut pace = |_: u64| !shared.shutdown.is_asked();
-                match keyspace::rows::digest(&*moment, wide, &segments, &mut pace) {
-                    Ok(digest) => made.digest = Bytes::copy_from_slice(&digest),
-                    Err(error) => made.error = error.to_string(),
-                }
-                drop(moment);
-                if let Some(cluster) = &shared.cluster {
-                    cluster.digests.put(wide, id, made);
-                }
-            });
-        drop(spawned);
-    }
+/// An entry asked for a digest of a region's rows: a thread makes it.
+pub fn take_digest(core: &Core, request: DigestRequest) {
+    let Some(cluster) = &core.shared.cluster else {
+        return;
+    };
+    let DigestRequest {
+        place,
+        id,
+        index,
+        moment,
+    } = request;
+    let mut home = core.home.borrow_mut();
+    let member = home.member_mut(place);
+    let Some(peers) = member.and_then(|member| member.peers.as_deref()) else {
+        return;
+    };
+    let record = &peers.record;
+    let (wide, segments) = (record.region(), record.descriptor.segments.clone());
+    let mut made = Digest {
+        node: cluster.node,
+        replica: record.replica,
+        index,
+        ..Digest::default()
+    };
+    let Some(moment) = moment else {
+        made.error = "the store is busy; try again".into();
+        return cluster.digests.put(wide, id, made);
+    };
+    let shared = core.shared.clone();
+    let spawned = std::thread::Builder::new()
+        .name("digest".into())
+        .spawn(move || {
+            let mut pace = |_: u64| !shared.shutdown.is_asked();
+            match keyspace::rows::digest(&*moment, wide, &segments, &mut pace) {
+                Ok(digest) => made.digest = Bytes::copy_from_slice(&digest),
+                Err(error) => made.error = error.to_string(),
+            }
+            drop(moment);
+            if let Some(cluster) = &shared.cluster {
+                cluster.digests.put(wide, id, made);
+            }
+        });
+    drop(spawned);
 }
 
 /// A call about digests. Takes as long as it takes: on a thread of its own.

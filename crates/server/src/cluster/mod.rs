@@ -1,11 +1,11 @@
 //! A node among others: regions with peers, and the way to the node that leads a slot.
 //!
 //! ```text
-//!   redirect   where a command has to go          sure      whether a region may be read here
+//!   redirect   where a command has to go
 //!   forward    sessions with nodes that lead
-//!   peers      messages, ticks, roles             regions   replicas that come and go
-//!   snapshots  whole regions, out and in          members   changes of members
-//!   node       heartbeats to meta, its orders     chair     this node's member of meta
+//!   peers      messages, ticks, reads             regions   replicas that come and go
+//!   snapshots  whole regions, out and in
+//!   heartbeats heartbeats to meta, its orders     chair     this node's member of meta
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
 //!   leadership log lines about who leads
 //! ```
@@ -20,17 +20,14 @@
 mod chair;
 mod digests;
 pub mod forward;
-mod leadership;
-mod members;
-mod node;
+mod heartbeats;
+pub(crate) mod leadership;
 mod peers;
 mod redirect;
 mod regions;
-pub mod seats;
 mod sizes;
 mod snapshots;
 mod start;
-mod sure;
 mod tables;
 
 use std::collections::BTreeSet;
@@ -45,18 +42,19 @@ use meta::route::{Routes, SlotRange};
 use meta::wire::{ReplicaReport, RouteNode, RouteTable};
 use transport::{RaftMessage, Transport};
 
+pub use ::node::replica_record as seats;
+pub use ::node::{Newcomers, PATIENCE_MS, Peers, Serving, Unserved, lead, report_of_replica};
 pub use chair::{Minutes, Motion};
-pub use members::{Newcomers, lead, report_of_replica};
-pub use peers::{Outbox, PATIENCE_MS, Peers, Turned};
+pub(crate) use digests::take_digest;
+pub use peers::Outbox;
 pub use redirect::{Astray, Leads, astray, no_leader};
 pub use regions::{Table, Task};
 pub use start::{is_cluster_data, start_cluster};
-pub use sure::{Serving, Unserved};
 pub use tables::change_tables;
 
 use crate::cores::{Places, RegionId};
 use chair::Word;
-use node::Nudge;
+use heartbeats::Nudge;
 use snapshots::Received;
 
 /// Calls between nodes, and of `neokv ctl`.
@@ -146,7 +144,7 @@ impl Cluster {
     }
 
     /// A replica here has lost its region, or knows who leads it now.
-    fn set_lost(&self, place: RegionId, is_lost: bool) {
+    pub(crate) fn set_lost(&self, place: RegionId, is_lost: bool) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         match is_lost {
             true => lost.insert(place),
@@ -220,7 +218,7 @@ impl Cluster {
     }
 
     /// Meta should hear of something soon.
-    fn nudge(&self) {
+    pub(crate) fn nudge(&self) {
         self.nudge.nudge();
     }
 
@@ -240,4 +238,9 @@ pub fn clock_ms() -> u64 {
     // SAFETY: the call fills the struct it is given, and fails for no clock Linux has had since 2011.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// Between two attempts to write to a store that is busy, on threads that may wait.
+pub(crate) fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(1));
 }

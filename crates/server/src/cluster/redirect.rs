@@ -10,12 +10,11 @@ use std::rc::Rc;
 use base::{Refusal, Slot, slot::slot_of};
 use command::family::row::{NOT_LOADED, SCHEMA_BEHIND};
 use command::{Command, Keys, OtherDatabase};
+use node::{CHANGING, Unserved};
 use resp::Args;
 
 use super::Cluster;
-use super::sure::Unserved;
 use crate::cores::{BatchBox, Core, NOWHERE};
-use crate::durable::CHANGING;
 
 impl Cluster {
     /// The slot of a command's keys; none, if it names no key.
@@ -244,7 +243,7 @@ mod tests {
     fn only_what_a_moment_cures_is_kept_from_the_client() {
         let is = |text: &str, expected| assert_eq!(astray(&encoded(text)), expected, "{text}");
         is(unsettled().text(), Some(Astray::Unsettled));
-        is(crate::durable::try_again().text(), Some(Astray::Unsettled));
+        is(node::try_again().text(), Some(Astray::Unsettled));
         is(NOT_LOADED, Some(Astray::Unready));
         is("MOVED 7 1.2.3.4:5", Some(Astray::Moved("1.2.3.4:5")));
         is(no_leader().text(), None);

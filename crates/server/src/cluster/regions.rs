@@ -14,14 +14,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use base::cluster::RegionId as WideId;
 use keyspace::rows::{Changes, Family, State, Tier, layout};
+use node::replica_record::descriptor_of;
+use node::{Member, Peers, Progress, open_space};
 use replica::{FOUNDED, Position, Replica, ReplicaConfig};
 
-use super::peers::Peers;
-use super::seats::{self, Seat};
-use super::snapshots::{Done, descriptor_of};
+use super::seats::{self, ReplicaRecord};
+use super::snapshots::Done;
 use super::{Cluster, clock_ms};
 use crate::cores::{Core, Message, NOWHERE, Region, RegionBox, RegionId};
-use crate::durable::{Member, Progress, Stores, forget_log, has_log, open_space};
+use crate::durable::{Stores, forget_log, has_log};
 
 /// A node has room for so many replicas.
 pub const MOST_PLACES: usize = 8192;
@@ -92,15 +93,15 @@ impl Default for Pace {
 }
 
 /// Before replicas that meta has ordered are opened: their seats are on disk, and nothing else of their regions is.
-pub fn prepare(stores: &Stores, seats: &[Seat]) -> Result<(), String> {
+pub fn prepare(stores: &Stores, seats: &[ReplicaRecord]) -> Result<(), String> {
     let rows = &*stores.rows;
     let mut changes = Changes::new();
     for seat in seats {
         clear(stores, seat)?;
         seat.put(&mut changes);
     }
-    seats::write(rows, &changes)?;
-    let state = |seat: &Seat| {
+    seats::write(rows, &changes, super::pause)?;
+    let state = |seat: &ReplicaRecord| {
         let descriptor = seat.descriptor.to_bytes().into();
         let state = State {
             descriptor,
@@ -116,7 +117,7 @@ pub fn prepare(stores: &Stores, seats: &[Seat]) -> Result<(), String> {
 
 /// What a replica of the region that was destroyed here has left, if the node died in the middle of that: the next one
 /// would take state and log for its own.
-fn clear(stores: &Stores, seat: &Seat) -> Result<(), String> {
+fn clear(stores: &Stores, seat: &ReplicaRecord) -> Result<(), String> {
     let (region, log) = (seat.region(), &*stores.log);
     let mut is_left = has_log(log, region)?;
     let key = layout::state_key(region);
@@ -135,7 +136,7 @@ fn clear(stores: &Stores, seat: &Seat) -> Result<(), String> {
 /// Opens a replica from what the stores have of it.
 pub fn open(
     stores: &Stores,
-    seat: &Seat,
+    seat: &ReplicaRecord,
     place: RegionId,
     progress: &Arc<Progress>,
     pace: Pace,
@@ -187,7 +188,7 @@ pub fn open(
 
 impl Cluster {
     /// The slots of a replica lead to its place from now on.
-    pub fn lead_slots(&self, seat: &Seat, place: RegionId) {
+    pub fn lead_slots(&self, seat: &ReplicaRecord, place: RegionId) {
         if seat.descriptor.member(seat.replica).is_none() {
             return; // no member yet: others have to answer
         }
@@ -198,7 +199,7 @@ impl Cluster {
     }
 
     /// The slots of a place lead nowhere.
-    pub fn drop_slots(&self, seat: &Seat, place: RegionId) {
+    pub fn drop_slots(&self, seat: &ReplicaRecord, place: RegionId) {
         for segment in &seat.descriptor.segments {
             for slot in segment.slots() {
                 if self.places.of_slot(slot) == place {
@@ -229,44 +230,25 @@ impl Core {
         order: &meta::wire::Order,
         done: &Sender<bool>,
     ) {
-        let removed = {
-            let mut home = self.home.borrow_mut();
-            let is_it = home.region_mut(id).is_some_and(|region| {
-                let member = region.member.as_deref();
-                let peers = member.and_then(|member| member.peers.as_deref());
-                peers.is_some_and(|it| !it.is_installing && it.seat.may_go(order))
-            });
-            if is_it { home.remove(id) } else { None }
-        };
-        let Some((mut region, batches)) = removed else {
-            let _ = done.send(!self.home.borrow_mut().is_used(id));
-            return;
-        };
-        if let (Some(cluster), Some(seat)) = (&self.shared.cluster, seat_of(&region)) {
-            cluster.drop_slots(seat, id);
+        let removed =
+            self.on_regions(|regions, cx, out| regions.remove_replica(id, order, cx, out));
+        match removed {
+            Some(region) => {
+                if let (Some(cluster), Some(record)) = (&self.shared.cluster, seat_of(&region)) {
+                    cluster.drop_slots(record, id);
+                }
+                let _ = done.send(true);
+            }
+            None => {
+                let _ = done.send(!self.home.borrow_mut().is_used(id));
+            }
         }
-        self.parked.borrow_mut().remove(&id);
-        self.close_desk(&mut region);
-        for waiter in region.take_interest() {
-            self.unblock(&waiter);
-        }
-        let member = region.member.as_deref_mut();
-        let flights: Vec<_> = member.map_or_else(Vec::new, |it| it.flights.drain(..).collect());
-        for flight in flights {
-            self.refuse_flight(id, flight, &crate::durable::in_doubt());
-        }
-        for batch in batches {
-            self.redirect_batch(batch, crate::cluster::Unserved::Elsewhere);
-        }
-        // Those in line for it find it gone.
-        self.grant_next();
-        let _ = done.send(true);
     }
 }
 
-fn seat_of(region: &Region) -> Option<&Seat> {
+fn seat_of(region: &Region) -> Option<&ReplicaRecord> {
     let member = region.member.as_deref()?;
-    Some(&member.peers.as_deref()?.seat)
+    Some(&member.peers.as_deref()?.record)
 }
 
 /// What the node's thread tells a core.
@@ -326,7 +308,7 @@ impl Core {
             }
             Task::Snapshot { place, done } => self.on_snapshot_done(place, done),
             Task::NodeDown(node) => self.on_node_down(node),
-            Task::NodeBroken(node) => self.on_node_broken(node),
+            Task::NodeBroken(node) => self.home.borrow_mut().on_node_broken(node),
         }
     }
 }
@@ -457,7 +439,7 @@ mod tests {
             log: Arc::new(log),
             feed: false,
         };
-        let seat = Seat {
+        let seat = ReplicaRecord {
             descriptor: Descriptor {
                 region: 1,
                 epoch: Epoch::FIRST,
@@ -465,7 +447,7 @@ mod tests {
                 members: vec![SeatOf::new(12, 1, Role::Learner)],
             },
             replica: 12,
-            ..Seat::default()
+            ..ReplicaRecord::default()
         };
         prepare(&stores, std::slice::from_ref(&seat)).expect("room");
         let progress = Arc::new(Progress::new(1));

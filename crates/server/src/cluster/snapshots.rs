@@ -29,15 +29,13 @@ use base::cluster::{NodeId, ReplicaId};
 use bytes::Bytes;
 use keyspace::Keyspace;
 use keyspace::rows::{Manifest, RowSource};
+use node::{Peers, open_space};
 use replica::SnapshotHead;
 use transport::{Accept, IncomingOffer, OutgoingSnapshot, SnapshotFile};
 
 use super::Task;
-use super::peers::Peers;
-use super::seats::Seat;
 use crate::Shared;
 use crate::cores::{Core, RegionId};
-use crate::durable::{in_doubt, open_space};
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -90,7 +88,7 @@ pub enum Done {
 
 impl Core {
     /// A member needs what the log has forgotten.
-    pub(super) fn on_snapshot_wanted(self: &Rc<Self>, place: RegionId, to: ReplicaId) {
+    pub(crate) fn on_snapshot_wanted(self: &Rc<Self>, place: RegionId, to: ReplicaId) {
         let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
             return;
         };
@@ -121,7 +119,7 @@ impl Core {
             members: member.replica.members().clone(),
             data: Bytes::new(),
         };
-        let descriptor = peers.seat.descriptor.clone();
+        let descriptor = peers.record.descriptor.clone();
         let moment = durable.stores.rows.snapshot();
         drop(home);
         self.sending.borrow_mut().insert(to);
@@ -162,7 +160,7 @@ impl Core {
 
     /// Whether the files of a snapshot that a message announces are here. They are this region's
     /// from now on: another transfer of it, even of the same snapshot, does not touch them.
-    pub(super) fn claim_files(&self, peers: &mut Peers, head: &SnapshotHead) -> bool {
+    pub(crate) fn claim_files(&self, peers: &mut Peers, head: &SnapshotHead) -> bool {
         if peers.is_installing {
             return false;
         }
@@ -172,7 +170,7 @@ impl Core {
         let Some(cluster) = &self.shared.cluster else {
             return false;
         };
-        let Some(folder) = cluster.received.take(peers.seat.region(), &head.data) else {
+        let Some(folder) = cluster.received.take(peers.record.region(), &head.data) else {
             return false;
         };
         if let Some((_, unused)) = peers.files.replace((head.data.clone(), folder)) {
@@ -181,36 +179,20 @@ impl Core {
         true
     }
 
-    /// The region's state is replaced by a snapshot: until that is done there is none.
-    pub(super) fn begin_install(self: &Rc<Self>, place: RegionId, head: SnapshotHead) {
+    /// The region's state is replaced by a snapshot: a thread installs it.
+    pub(crate) fn begin_install(self: &Rc<Self>, place: RegionId, head: SnapshotHead) {
         let Some(durable) = &self.shared.durable else {
             return;
         };
-        let (id, folder, flights) = {
+        let (id, folder) = {
             let mut home = self.home.borrow_mut();
-            let Some(region) = home.region_mut(place) else {
+            let member = home.member_mut(place);
+            let Some(peers) = member.and_then(|member| member.peers.as_deref_mut()) else {
                 return;
             };
-            region.replace_space(Keyspace::new(self.next_seed()));
-            let Some(member) = region.member.as_deref_mut() else {
-                return;
-            };
-            member.committed.clear();
-            member.open = None;
-            member.unwritten = None;
-            member.brought = None;
-            member.ahead = None;
-            let Some(peers) = member.peers.as_deref_mut() else {
-                return;
-            };
-            peers.is_installing = true;
             let files = peers.files.take().filter(|it| it.0 == head.data);
-            let flights = std::mem::take(&mut member.flights);
-            (peers.seat.region(), files.map(|it| it.1), flights)
+            (peers.record.region(), files.map(|it| it.1))
         };
-        for flight in flights {
-            self.refuse_flight(place, flight, &in_doubt());
-        }
         let (shared, core) = (self.shared.clone(), self.id);
         let (rows, seed) = (durable.stores.rows.clone(), self.next_seed());
         let spawned = std::thread::Builder::new()
@@ -269,7 +251,7 @@ impl Core {
                     Ok(()) => member.replica.on_snapshot_made(to, &head),
                     Err(reason) => {
                         member.replica.report_snapshot(to, false);
-                        let region = member.peers.as_ref().map(|it| it.seat.region());
+                        let region = member.peers.as_ref().map(|it| it.record.region());
                         let node = self.shared.cluster.as_ref().map(|it| it.node);
                         tracing::warn!(node, region, "a snapshot was not sent: {reason}");
                     }
@@ -280,23 +262,17 @@ impl Core {
                     let Some(cluster) = &self.shared.cluster else {
                         return;
                     };
-                    let state = space.state();
-                    region.replace_space(*space);
-                    let Some(member) = region.member.as_deref_mut() else {
-                        return;
-                    };
-                    member.last_stamp_ms = member.last_stamp_ms.max(state.stamp_ms);
-                    if let Some(peers) = member.peers.as_deref_mut() {
-                        peers.is_installing = false;
-                        peers.seat.take_state(&state);
-                        cluster.lead_slots(&peers.seat, place);
-                        cluster.nudge();
-                    }
-                    member.replica.on_installed(index);
-                    let region = member.peers.as_ref().map_or(0, |it| it.seat.region());
+                    drop(home);
+                    let region = self.with_regions(|regions, cx, _| {
+                        let region = regions.region_mut(place)?;
+                        region.on_installed(index, *space, cx);
+                        let peers = region.member.as_deref()?.peers.as_deref()?;
+                        Some(peers.record.region())
+                    });
                     let node = cluster.node;
                     tracing::info!(node, region, index, "a snapshot is installed");
-                    member.note_progress(place, index);
+                    self.drive(place);
+                    return self.end_turn();
                 }
                 Err(reason) => {
                     drop(home);
@@ -419,23 +395,4 @@ pub fn recover(shared_rows: &dyn keyspace::rows::RowStore, data: &Path) -> Resul
     }
     let _ = std::fs::remove_dir_all(folder(data));
     Ok(())
-}
-
-/// Used by [`Seat::take_state`].
-pub fn descriptor_of(state: &keyspace::rows::State) -> Option<base::cluster::Descriptor> {
-    match state.descriptor.is_empty() {
-        true => None,
-        false => base::cluster::Descriptor::from_bytes(&state.descriptor).ok(),
-    }
-}
-
-impl Seat {
-    /// The state of the region was replaced: members and segments are as it says.
-    pub fn take_state(&mut self, state: &keyspace::rows::State) {
-        if let Some(descriptor) = descriptor_of(state) {
-            self.descriptor = descriptor;
-        }
-        self.snapshot_index = state.applied_index;
-        self.snapshot_term = state.applied_term;
-    }
 }

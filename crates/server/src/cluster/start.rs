@@ -20,18 +20,19 @@ use meta::wire::{Address, Join, Profile};
 use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
 
 use super::chair::{self, Minutes, Word};
-use super::node::{Node, Nudge, ask_to_join};
+use super::heartbeats::{Node, Nudge, ask_to_join};
 use super::regions::{self, MOST_PLACES, Pace, Task};
 use super::seats::{self, Identity};
 use super::snapshots;
 use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
 use crate::cores::{Home, Map, Message, Places, Region, Server, StartError, serve};
-use crate::durable::{Checkpoints, Durable, Progress, Stores, region_count_of};
+use crate::durable::{Checkpoints, Durable, Stores, region_count_of};
 use crate::http::Door;
 use crate::settings::Settings;
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
 use crate::{Commands, Shared, listener};
+use node::Progress;
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;
@@ -95,7 +96,7 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
     let map = Map::of_cluster(cores, places);
     let mut homes: Vec<Vec<Box<Region>>> = (0..cores).map(|_| Vec::new()).collect();
     let mut alive = Vec::new();
-    for seat in seats::seats(rows).map_err(wrong)? {
+    for seat in seats::records(rows).map_err(wrong)? {
         let Some(place) = cluster.table.take(seat.region()) else {
             return Err(wrong("this node has no room for its replicas".into()));
         };
@@ -192,7 +193,7 @@ fn identify(settings: &Settings, rows: &dyn RowStore) -> Result<(Identity, bool)
                 .into(),
         );
     }
-    identity.keep(rows)?;
+    identity.keep(rows, super::pause)?;
     Ok((identity, is_founder))
 }
 
@@ -252,7 +253,7 @@ fn join(
                 identity.cluster = answer.cluster;
                 identity.node = answer.node;
                 identity.meta = answer.meta.iter().map(Address::to_string).collect();
-                identity.keep(rows)?;
+                identity.keep(rows, super::pause)?;
                 transport.set_identity(identity.cluster, identity.node);
                 return Ok(());
             }

@@ -1,107 +1,20 @@
-//! A batch: all commands of one pipeline that go to one other core (on a durable node: to the log
-//! of one region), in one message, and back.
+//! Running a batch of commands that a session of this or another core sent.
 //!
-//! The same box travels out and home; its buffers are used again by the session. The target core
-//! runs the commands in order. One that meets a lent region makes the rest of the batch wait for
-//! it in a task of its own, so the inbox goes on.
+//! The commands run in order. One that meets a lent region makes the rest of the batch wait for it in a
+//! task of its own, so the inbox goes on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use base::{DbIndex, Refusal};
-use resp::{Protocol, Reply};
+use node::{Batch, Route, Unserved, route};
 
-use super::kept::empty;
+use super::Core;
 use super::mailbox::Message;
 use super::prefetch::{AHEAD_KEYS, Coming};
-use super::region::Waiter;
-use super::run::{Absent, Call, Ran, Route, route};
+use super::run::{Absent, Call, Ran};
 use super::tickets::{Answer, Ticket};
-use super::{Core, CoreId, Kept, RegionId};
-use crate::clients::Client;
-use crate::cluster::{Cluster, Unserved};
-
-pub struct Batch {
-    /// Where it goes.
-    pub target: CoreId,
-    /// On a durable node: the one region all its keys are in, and whether a command writes.
-    pub region: RegionId,
-    pub writes: bool,
-    /// A transaction: nothing comes between its commands, and if it is refused it is as a whole.
-    pub together: bool,
-    /// Reads may be answered by a replica that does not lead (cluster).
-    pub readonly: bool,
-    pub from: CoreId,
-    pub ticket: usize,
-    pub client: Arc<Client>,
-    pub commands: Kept,
-    /// Commands that are not to be run because rows of tables could not be had, and why.
-    pub refused: Vec<(usize, Refusal)>,
-    /// Statistics number and database of each command.
-    pub heads: Vec<(u16, DbIndex)>,
-    /// The replies, one behind the other, and where each ends.
-    pub replies: Reply,
-    pub ends: Vec<usize>,
-    /// Of a blocking command on a durable node, which is alone in its batch then. If it finds nothing the
-    /// waiter is in line when the batch comes back, and there is no reply.
-    pub waiter: Option<Arc<Waiter>>,
-}
-
-/// A batch on its way: only the pointer moves.
-pub type BatchBox = Box<Batch>;
-
-impl Batch {
-    pub fn new(from: CoreId, target: CoreId, client: Arc<Client>) -> Box<Self> {
-        Box::new(Batch {
-            target,
-            region: 0,
-            writes: false,
-            together: false,
-            readonly: false,
-            from,
-            ticket: 0,
-            client,
-            commands: Kept::default(),
-            refused: Vec::new(),
-            heads: Vec::new(),
-            replies: Reply::new(Protocol::Resp2),
-            ends: Vec::new(),
-            waiter: None,
-        })
-    }
-
-    /// Why the command at this place is not to be run, if it is not.
-    #[inline]
-    pub fn refusal(&self, at: usize) -> Option<&Refusal> {
-        let found = self.refused.iter().find(|(refused, _)| *refused == at);
-        found.map(|(_, refusal)| refusal)
-    }
-
-    #[inline]
-    pub fn is_refused(&self, at: usize) -> bool {
-        self.refusal(at).is_some()
-    }
-
-    /// Asks for the memory that running it touches first. Reads the batch itself.
-    pub fn prefetch(&self) {
-        self.commands.prefetch();
-        base::prefetch(self.heads.as_ptr());
-        base::prefetch(self.replies.as_bytes().as_ptr());
-        base::prefetch(self.ends.as_ptr());
-    }
-
-    /// Ready for other commands.
-    pub fn clear(&mut self) {
-        self.refused.clear();
-        self.waiter = None;
-        self.writes = false;
-        self.commands.clear();
-        empty(&mut self.heads);
-        empty(self.replies.buffer_mut());
-        empty(&mut self.ends);
-    }
-}
+use crate::cluster::Cluster;
 
 impl Core {
     /// A batch has come: run it, now if possible.

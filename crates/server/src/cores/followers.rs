@@ -5,7 +5,8 @@
 
 use std::rc::Rc;
 
-use super::lend::Home;
+use node::OwnedRegions;
+
 use super::mailbox::Message;
 use super::tickets::{Answer, Ticket};
 use super::{Core, RegionId};
@@ -39,10 +40,12 @@ impl Followers {
     }
 }
 
-impl Home {
-    fn fill_followers(&mut self, asked: &mut Followers) {
-        let is_used = self.is_used(asked.region);
-        let Some(region) = self.region_mut(asked.region) else {
+impl Followers {
+    /// Answers the question from the regions of its core.
+    fn fill(&mut self, regions: &mut OwnedRegions) {
+        let asked = self;
+        let is_used = regions.is_used(asked.region);
+        let Some(region) = regions.region_mut(asked.region) else {
             asked.standing = match is_used {
                 true => FollowersStanding::Unknown,
                 false => FollowersStanding::NotLed,
@@ -100,7 +103,7 @@ impl Core {
 
     pub(super) fn followers_here(&self, mut asked: Vec<Followers>) -> Vec<Followers> {
         let mut home = self.home.borrow_mut();
-        asked.iter_mut().for_each(|it| home.fill_followers(it));
+        asked.iter_mut().for_each(|it| it.fill(&mut home));
         asked
     }
 }

@@ -112,7 +112,7 @@ impl Core {
                 self.credit_back(owner);
                 let _ = self.tickets.deliver(ticket, Answer::Followers(told));
             }
-            Message::Keep(keep) => self.on_keep(*keep),
+            Message::Keep(batch) => self.on_effect_batch(*batch),
             Message::Kept { ticket, fate } => {
                 let _ = self.tickets.deliver(ticket, Answer::Kept(fate));
             }
@@ -130,13 +130,13 @@ impl Core {
             } => {
                 self.shared.mailboxes[self.id].on_log();
                 if is_ours {
-                    self.note_written();
+                    self.home.borrow_mut().outgoing.note_written();
                 }
                 self.unheard.set(self.unheard.get() + 1);
                 match ticket {
                     Some(ticket) => {
                         let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
-                        self.tell_heard();
+                        self.acknowledge_syncs();
                     }
                     None => self.on_logged(&numbers, ok),
                 }
@@ -148,9 +148,12 @@ impl Core {
                 let _ = self.tickets.deliver(ticket, Answer::Warmed);
             }
             Message::Entries { region, entries } => self.on_entries(region, entries),
-            Message::Raft { from, messages } => self.on_raft(from, messages),
+            Message::Raft { from, messages } => {
+                self.begin_batch();
+                self.on_regions(|owned, cx, out| owned.on_messages(from, messages, cx, out));
+            }
             Message::Task(task) => self.on_task(*task),
-            Message::Table(word) => self.on_word(*word),
+            Message::Table(answer) => self.on_sql(*answer),
             Message::TableAsk(asked) => self.on_table_ask(*asked),
             Message::TableTold { ticket, told } => {
                 let _ = self.tickets.deliver(ticket, Answer::Told(told));
@@ -159,7 +162,7 @@ impl Core {
                 region,
                 index,
                 keep_bytes,
-            } => self.on_cut(region, index, keep_bytes),
+            } => self.home.borrow_mut().on_cut(region, index, keep_bytes),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),
             Message::Session { socket, for_whom } => {
@@ -185,7 +188,7 @@ impl Core {
 
     /// Ends this core's sessions; the thread ends with its main task.
     fn stop(&self) {
-        self.settle_home();
+        self.with_regions(|regions, cx, _| regions.settle_all(cx));
         self.stopping.set(true);
         for client in self.clients.borrow().values() {
             client.kill();

@@ -1,243 +1,21 @@
-//! Lending regions: how a command that needs several cores is atomic, isolated and free of locks.
-//!
-//! A region is a box. To run over regions of several cores, a session's core collects the boxes:
-//! it asks the owners one after the other, in ascending order of cores, runs the command over all
-//! of them with the very function that runs on one, and gives them back.
-//!
-//! ```text
-//!   core 0 (session)            core 1                 core 2
-//!     own regions, now
-//!     Lend ───────────────────────►  home? move boxes
-//!     ◄────────────────────── Lent
-//!     Lend ─────────────────────────────────────────────►  lent: wait in line
-//!     ◄──────────────────────────────────────────── Lent     (when they return)
-//!     run
-//!     Return ─────────────────────►  effects, next in line
-//!     Return ───────────────────────────────────────────►
-//! ```
-//!
-//! Invariants:
-//! - Whoever has the box is the only one to touch the region. No thread ever blocks.
-//! - A core grants all of a request or nothing, in the order requests came where they overlap
-//!   (one line per core), so nobody starves.
-//! - Owners are asked in ascending order, and a request that waits holds only regions of lower
-//!   cores: the highest core's borrowers always finish, so there is no deadlock.
-//! - The owner handles a region's effects (watches, blocked sessions) when it returns and before
-//!   it is lent again.
+//! Borrowing regions of other cores, and running commands over them: see [`node`]'s `lend.rs` for how
+//! they are lent.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use base::DbIndex;
 use keyspace::{Keyspace, Router, View};
+use node::{EffectBatch, Map, Place, Region, RegionBox, begin_entry};
 use resp::{Args, Reply};
 
-use super::batch::BatchBox;
 use super::mailbox::Message;
-use super::region::{Region, RegionBox};
 use super::run::{Call, Ran};
 use super::tickets::{Answer, Ticket};
-use super::{Core, CoreId, Map, RegionId};
-use crate::cluster::Serving;
-use crate::durable::commit;
-
-/// The regions a core owns, those lent out missing, and who waits for them.
-pub struct Home {
-    /// The core's first place, and how far it is to the next.
-    first: RegionId,
-    step: usize,
-    slots: Vec<Slot>,
-    line: VecDeque<Wanted>,
-}
-
-/// One place of a core.
-#[derive(Default)]
-struct Slot {
-    /// Whether there is a region at all; on a cluster node they come and go.
-    is_used: bool,
-    region: Option<RegionBox>,
-    /// On a durable node: batches for the region's next entry. They wait here while it is lent.
-    turn: Vec<BatchBox>,
-}
-
-/// A request that could not be granted yet: regions of this core, ascending.
-struct Wanted {
-    regions: Vec<RegionId>,
-    core: CoreId,
-    ticket: usize,
-}
-
-impl Home {
-    pub fn new(map: &Map, core: CoreId, mut seed: impl FnMut() -> u64) -> Self {
-        let regions = map.regions_of(core);
-        let regions = regions.map(|id| Box::new(Region::new(id, seed())));
-        Home::of(map, core, regions.collect())
-    }
-
-    /// A home of these regions, all of which are this core's.
-    pub fn of(map: &Map, core: CoreId, regions: Vec<RegionBox>) -> Self {
-        let (first, step) = map.first_of(core);
-        let mut home = Home {
-            first,
-            step,
-            slots: Vec::new(),
-            line: VecDeque::new(),
-        };
-        regions.into_iter().for_each(|region| home.add(region));
-        home
-    }
-
-    /// A region begins to be here.
-    pub fn add(&mut self, region: RegionBox) {
-        let Some(at) = self.position(region.id) else {
-            debug_assert!(false, "a region that is not ours");
-            return;
-        };
-        if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, Slot::default);
-        }
-        if let Some(slot) = self.slots.get_mut(at) {
-            debug_assert!(!slot.is_used, "two regions at one place");
-            slot.is_used = true;
-            slot.region = Some(region);
-        }
-    }
-
-    /// A region ends to be here; with the batches that waited for it. `None` while it is lent.
-    pub fn remove(&mut self, id: RegionId) -> Option<(RegionBox, Vec<BatchBox>)> {
-        let slot = self.slot_mut(id)?;
-        let region = slot.region.take()?;
-        slot.is_used = false;
-        Some((region, std::mem::take(&mut slot.turn)))
-    }
-
-    #[inline]
-    fn position(&self, id: RegionId) -> Option<usize> {
-        let from_first = id.checked_sub(self.first)?;
-        match self.step {
-            1 => Some(from_first),
-            step => from_first.is_multiple_of(step).then_some(from_first / step),
-        }
-    }
-
-    #[inline]
-    fn slot_mut(&mut self, id: RegionId) -> Option<&mut Slot> {
-        let at = self.position(id)?;
-        self.slots.get_mut(at)
-    }
-
-    /// The batches that wait for a region's next entry; none, if it is not this core's.
-    pub(crate) fn turn_mut(&mut self, id: RegionId) -> Option<&mut Vec<BatchBox>> {
-        let slot = self.slot_mut(id)?;
-        slot.is_used.then_some(&mut slot.turn)
-    }
-
-    /// Whether there is a region at this place, home or lent.
-    pub fn is_used(&mut self, id: RegionId) -> bool {
-        self.slot_mut(id).is_some_and(|slot| slot.is_used)
-    }
-
-    /// Whether somebody waits to borrow a region.
-    pub(crate) fn is_wanted(&self, id: RegionId) -> bool {
-        self.wanted(&[id])
-    }
-
-    /// A region, if it is this core's and not lent.
-    #[inline]
-    pub fn region_mut(&mut self, id: RegionId) -> Option<&mut Region> {
-        self.slot_mut(id)?.region.as_deref_mut()
-    }
-
-    /// Any region that is home, for commands that touch no key.
-    pub fn any(&self) -> Option<RegionId> {
-        let at = self.slots.iter().position(|slot| slot.region.is_some())?;
-        Some(self.first + at * self.step)
-    }
-
-    pub fn present(&mut self) -> impl Iterator<Item = &mut Region> {
-        self.slots
-            .iter_mut()
-            .filter_map(|slot| slot.region.as_deref_mut())
-    }
-
-    /// The places of this core, empty ones too.
-    pub fn places(&self) -> impl ExactSizeIterator<Item = RegionId> + use<> {
-        let (first, step) = (self.first, self.step);
-        (0..self.slots.len()).map(move |at| first + at * step)
-    }
-
-    /// Whether these are home and may be lent: nothing of them is on its way, and their rows are in
-    /// the store. A place that is empty, or a region that is led elsewhere, is no reason to wait.
-    fn has_all(&mut self, regions: &[RegionId]) -> bool {
-        regions.iter().all(|&id| match self.slot_mut(id) {
-            Some(slot) if slot.is_used => match slot.region.as_mut() {
-                Some(region) => match region.serving() {
-                    Serving::Now => region.is_quiet() && region.settle().is_ok(),
-                    Serving::Later => false,
-                    Serving::No => true,
-                },
-                None => false,
-            },
-            _ => true,
-        })
-    }
-
-    /// Moves regions out, in order, if all are home; those that are led elsewhere stay.
-    fn take(&mut self, regions: &[RegionId]) -> Option<Vec<RegionBox>> {
-        if !self.has_all(regions) {
-            return None;
-        }
-        let take = |&id: &RegionId| {
-            let is_led = |region: &mut RegionBox| region.serving() != Serving::No;
-            self.slot_mut(id)?.region.take_if(is_led)
-        };
-        Some(regions.iter().filter_map(take).collect())
-    }
-
-    fn put(&mut self, region: Box<Region>) {
-        if let Some(slot) = self.slot_mut(region.id) {
-            debug_assert!(slot.region.is_none(), "two boxes of one region");
-            slot.region = Some(region);
-        } else {
-            debug_assert!(false, "a region that is not ours");
-        }
-    }
-
-    /// Whether somebody in line wants any of these.
-    fn wanted(&self, regions: &[RegionId]) -> bool {
-        let line = self.line.iter();
-        line.into_iter()
-            .any(|wanted| overlap(&wanted.regions, regions))
-    }
-
-    /// The first request in line that can be granted and overlaps no earlier one.
-    fn next_grant(&mut self) -> Option<(Wanted, Vec<RegionBox>)> {
-        for at in 0..self.line.len() {
-            let regions = std::mem::take(&mut self.line[at].regions);
-            let mut earlier = self.line.iter().take(at);
-            let free = !earlier.any(|wanted| overlap(&wanted.regions, &regions));
-            let taken = if free { self.take(&regions) } else { None };
-            self.line[at].regions = regions;
-            if let Some(taken) = taken {
-                return self.line.remove(at).map(|wanted| (wanted, taken));
-            }
-        }
-        None
-    }
-}
-
-/// Whether two ascending lists have something in common.
-fn overlap(one: &[RegionId], other: &[RegionId]) -> bool {
-    match (one, other) {
-        ([one], [other]) => one == other,
-        ([one], many) | (many, [one]) => many.binary_search(one).is_ok(),
-        (one, other) => one.iter().any(|id| other.binary_search(id).is_ok()),
-    }
-}
+use super::{Core, CoreId};
 
 impl Core {
     /// Takes `regions` (ascending, each once) out of their cores, waiting as long as it takes.
-    pub async fn hold(self: &Rc<Self>, regions: &[RegionId]) -> Held {
+    pub async fn hold(self: &Rc<Self>, regions: &[Place]) -> Held {
         let map = &self.shared.map;
         let mut held = Held {
             core: self.clone(),
@@ -249,7 +27,7 @@ impl Core {
         };
         for owner in owners {
             let ours = regions.iter().filter(|&&id| map.core_of(id) == owner);
-            let ours: Vec<RegionId> = ours.copied().collect();
+            let ours: Vec<Place> = ours.copied().collect();
             if !ours.is_empty() {
                 held.regions.extend(self.borrow_from(owner, ours).await);
             }
@@ -260,26 +38,18 @@ impl Core {
         }
         held.regions
             .iter_mut()
-            .for_each(|region| commit::begin(region));
+            .for_each(|region| begin_entry(region));
         held
     }
 
-    async fn borrow_from(self: &Rc<Self>, owner: CoreId, regions: Vec<RegionId>) -> Vec<RegionBox> {
+    async fn borrow_from(self: &Rc<Self>, owner: CoreId, regions: Vec<Place>) -> Vec<RegionBox> {
         let ticket = if owner == self.id {
-            let mut home = self.home.borrow_mut();
-            if !home.wanted(&regions)
-                && let Some(taken) = home.take(&regions)
-            {
+            let taken = self.home.borrow_mut().borrow_now(&regions, self.lease_ms());
+            if let Some(taken) = taken {
                 return taken;
             }
             let ticket = Ticket::new(self);
-            home.line.push_back(Wanted {
-                regions: regions.clone(),
-                core: self.id,
-                ticket: ticket.number(),
-            });
-            drop(home);
-            self.ask_lease(&regions);
+            self.borrow_later(regions, self.id, ticket.number());
             ticket
         } else {
             self.credit(owner).await;
@@ -302,106 +72,111 @@ impl Core {
 
     /// Regions of this core at once, if all are home: for commands that run now and give them
     /// back before anything else happens.
-    pub fn try_hold(self: &Rc<Self>, regions: &[RegionId]) -> Option<Held> {
+    pub fn try_hold(self: &Rc<Self>, regions: &[Place]) -> Option<Held> {
         let map = &self.shared.map;
         if regions.iter().any(|&id| map.core_of(id) != self.id) {
             return None;
         }
         let mut home = self.home.borrow_mut();
-        let mut regions = home.take(regions)?;
+        let mut regions = home.borrow_for_a_moment(regions, self.lease_ms())?;
         drop(home);
-        regions.iter_mut().for_each(|region| commit::begin(region));
+        regions.iter_mut().for_each(|region| begin_entry(region));
         Some(Held {
             core: self.clone(),
             regions,
         })
     }
 
-    pub(super) fn on_lend(self: &Rc<Self>, from: CoreId, ticket: usize, regions: Vec<RegionId>) {
-        let mut home = self.home.borrow_mut();
-        let granted = match home.wanted(&regions) {
-            true => None,
-            false => home.take(&regions),
-        };
-        let Some(granted) = granted else {
-            home.line.push_back(Wanted {
-                regions: regions.clone(),
-                core: from,
-                ticket,
-            });
-            drop(home);
-            return self.ask_lease(&regions);
-        };
-        drop(home);
-        self.grant(from, ticket, granted);
-    }
-
-    /// Regions come home: their effects are handled, then those in line get their turn.
-    pub(crate) fn take_back(self: &Rc<Self>, mut regions: Vec<RegionBox>) {
-        let mut effects = false;
-        for region in &mut regions {
-            if std::mem::take(&mut region.is_undone) {
-                self.close_desk(region); // here, where those are who wait for it
-            }
-        }
-        let returned: Vec<RegionId> = regions.iter().map(|region| region.id).collect();
-        {
-            let mut home = self.home.borrow_mut();
-            for region in regions {
-                effects |= region.space.has_effects();
-                home.put(region);
-            }
-        }
-        if effects {
-            self.on_effects();
-        }
-        returned.iter().for_each(|&id| self.unpark(id));
-        self.hear_words();
-        if self.shared.durable.is_some() {
-            // What waited for the region goes before the next in line, or it might wait as long as
-            // others borrow.
-            returned.into_iter().for_each(|id| self.compose_first(id));
-            self.compose_home();
-            self.evict_returned();
-        }
-        self.grant_next();
-    }
-
-    /// Grants what can be granted. Needed whenever a region has come home.
-    pub(crate) fn grant_next(self: &Rc<Self>) {
-        if self.serving.get() {
-            return;
-        }
-        loop {
-            let next = {
-                let mut home = self.home.borrow_mut();
-                if home.line.is_empty() {
-                    return;
-                }
-                home.next_grant()
-            };
-            match next {
-                Some((wanted, regions)) => self.grant(wanted.core, wanted.ticket, regions),
-                None => return,
-            }
-        }
-    }
-
-    fn grant(self: &Rc<Self>, to: CoreId, ticket: usize, regions: Vec<RegionBox>) {
-        if to == self.id {
-            if let Some(answer) = self.tickets.deliver(ticket, Answer::Regions(regions)) {
-                self.on_unwanted(answer);
-            }
-        } else {
-            self.send(
-                to,
+    pub(super) fn on_lend(self: &Rc<Self>, from: CoreId, ticket: usize, regions: Vec<Place>) {
+        let granted = self.home.borrow_mut().borrow_now(&regions, self.lease_ms());
+        match granted {
+            Some(regions) => self.send(
+                from,
                 Message::Lent {
                     owner: self.id,
                     ticket,
                     regions,
                 },
-            );
+            ),
+            None => self.borrow_later(regions, from, ticket),
         }
+    }
+
+    /// Puts a request for regions of this core in line; those without a lease get one.
+    fn borrow_later(self: &Rc<Self>, regions: Vec<Place>, core: CoreId, ticket: usize) {
+        self.on_regions(|owned, cx, out| {
+            owned.ask_leases(&regions, cx, out);
+            owned.borrow_later(regions, core, ticket);
+        });
+        if self.shared.cluster.is_some() {
+            self.end_turn();
+        }
+    }
+
+    /// Regions come home: their changes are handled, then those in line get their turn.
+    pub(crate) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
+        if self.shared.durable.is_none() {
+            return self.take_back_in_memory(regions);
+        }
+        let returned: Vec<Place> = regions.iter().map(|region| region.id).collect();
+        let changes = self.on_regions(|owned, _, out| {
+            let mut changes = false;
+            for mut region in regions {
+                if std::mem::take(&mut region.is_undone) {
+                    region.close_write_back(out); // here, where those are who wait for it
+                }
+                changes |= region.space.has_effects();
+                owned.put(region);
+            }
+            changes
+        });
+        if changes {
+            self.on_effects();
+        }
+        self.on_regions(|owned, cx, out| {
+            returned.iter().for_each(|&it| owned.unpark(it, cx, out));
+        });
+        if self.shared.cluster.is_some() {
+            self.end_turn();
+        }
+        self.hear_sql();
+        self.on_regions(|owned, cx, out| {
+            // What waited for the region goes before the next in line, or it might wait as long as
+            // others borrow.
+            returned
+                .iter()
+                .for_each(|&it| owned.propose_first(it, cx, out));
+            owned.propose_queued(cx, out);
+        });
+        self.evict_returned();
+        self.grant_next();
+    }
+
+    /// As [`Core::take_back`], on a node without a log.
+    fn take_back_in_memory(self: &Rc<Self>, regions: Vec<RegionBox>) {
+        let mut home = self.home.borrow_mut();
+        let mut changes = false;
+        for region in regions {
+            changes |= region.space.has_effects();
+            home.put(region);
+        }
+        let has_line = home.has_line();
+        drop(home);
+        if changes {
+            self.on_effects();
+        }
+        if has_line {
+            self.grant_next();
+        }
+    }
+
+    /// A region comes home with changes to be kept.
+    pub(crate) fn on_effect_batch(self: &Rc<Self>, batch: EffectBatch) {
+        self.begin_batch();
+        let region = self.with_regions(|owned, cx, out| owned.propose_effects(batch, cx, out));
+        let place = region.id;
+        self.take_back(vec![region]);
+        self.drive(place);
     }
 
     /// Gives regions back to their owners.
@@ -451,12 +226,12 @@ impl Held {
     }
 
     /// Whether it has all of these: on a cluster node some may be led elsewhere.
-    pub fn has(&self, regions: &[RegionId]) -> bool {
+    pub fn has(&self, regions: &[Place]) -> bool {
         self.regions.len() == regions.len()
     }
 
     /// Whether these are among those it has.
-    pub fn has_places(&self, mut places: impl Iterator<Item = RegionId>) -> bool {
+    pub fn has_places(&self, mut places: impl Iterator<Item = Place>) -> bool {
         places.all(|id| self.regions.binary_search_by_key(&id, |it| it.id).is_ok())
     }
 
@@ -504,7 +279,7 @@ impl Held {
             let space = &mut region.space;
             return run(View::one(space, db, now_ms, seed, &settings.tuning));
         }
-        let ids: Vec<RegionId> = self.regions.iter().map(|region| region.id).collect();
+        let ids: Vec<Place> = self.regions.iter().map(|region| region.id).collect();
         let router = HeldRouter {
             map: &core.shared.map,
             ids: &ids,
@@ -554,7 +329,7 @@ impl Drop for Held {
 
 struct HeldRouter<'a> {
     map: &'a Map,
-    ids: &'a [RegionId],
+    ids: &'a [Place],
 }
 
 impl Router for HeldRouter<'_> {

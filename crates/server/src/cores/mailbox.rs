@@ -28,14 +28,12 @@ use std::task::Waker;
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 use keyspace::rows::{LoadRequest, Loaded, RowError};
+use node::{Batch, EffectBatch, Fate, RegionBox};
 
-use super::batch::Batch;
 use super::followers::Followers;
-use super::region::RegionBox;
 use super::tally::{Counted, Tally};
 use super::{CoreId, RegionId};
 use crate::cluster::Task;
-use crate::durable::{Fate, Keep};
 use crate::snapshotting::Walk;
 
 /// Requests (batches, lends) one core may have under way at another.
@@ -93,7 +91,7 @@ pub enum Message {
         ticket: usize,
     },
     /// A region comes home with changes to be kept (on a cluster node); answered by `Kept`.
-    Keep(Box<Keep>),
+    Keep(Box<EffectBatch>),
     Kept {
         ticket: usize,
         fate: Fate,
@@ -107,7 +105,7 @@ pub enum Message {
     Logged {
         numbers: Vec<(RegionId, u64)>,
         ticket: Option<usize>,
-        /// Entries that this core proposed were among them ([`crate::durable::Leaving`]).
+        /// Entries that this core proposed were among them ([`node::outgoing`]).
         is_ours: bool,
         ok: bool,
     },
@@ -133,7 +131,7 @@ pub enum Message {
     /// Of the node's own thread (cluster).
     Task(Box<Task>),
     /// A database has spoken about rows of a region of this core.
-    Table(Box<crate::tables::Word>),
+    Table(Box<crate::tables::SqlAnswer>),
     /// A question about rows of a region of this core; answered by `TableTold`.
     TableAsk(Box<crate::tables::Asked>),
     TableTold {

@@ -16,15 +16,13 @@
 mod batch;
 mod count;
 mod cpu;
+mod effects;
 mod evict;
 mod followers;
 mod inbox;
-mod kept;
 mod lend;
 mod mailbox;
-mod map;
 mod prefetch;
-mod region;
 mod run;
 mod serve;
 mod start;
@@ -34,28 +32,28 @@ mod upkeep;
 mod walk;
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use bytes::Bytes;
 use command::Command;
 use meta::wire::ReplicaReport;
+use node::{Effects, Seeds};
 use resp::Args;
 
-pub use batch::{Batch, BatchBox};
 pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
 pub use followers::{Followers, FollowersStanding};
-pub use kept::Kept;
-pub use lend::{Held, Home};
+pub use lend::Held;
 pub use mailbox::{CREDITS, Mailbox, Message};
-pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Places, REGIONS_PER_CORE, RegionId};
-pub(crate) use prefetch::{AHEAD_KEYS, Coming, prefetch_in};
-pub use region::{Claim, Region, RegionBox, Waiter, WatchFlag};
-pub use run::{Absent, Again, Call, Cold, Ran, Route, call_function, route};
-pub(crate) use serve::only_key;
+pub use node::{
+    Batch, BatchBox, Claim, CommandList as Kept, CoreId, MOST_REGIONS, Map, NOWHERE,
+    OwnedRegions as Home, Place as RegionId, Places, REGIONS_PER_CORE, Region, RegionBox, Route,
+    Waiter, WatchFlag, only_key, route,
+};
+pub(crate) use prefetch::{AHEAD_KEYS, Coming};
+pub use run::{Absent, Again, Call, Cold, Ran, call_function};
 pub(crate) use start::serve;
 pub use start::{Server, StartError, start, start_durable};
 pub use tally::Tally;
@@ -84,24 +82,18 @@ pub struct Core {
     pub(crate) unheard: Cell<u64>,
     /// The composer has something to do.
     pub(crate) compose_asked: Cell<bool>,
-    /// Regions whose last entry is on disk and not applied yet; the composer goes on with them.
-    pub(crate) logged: RefCell<Vec<RegionId>>,
-    /// Regions for whose next entry something waits.
-    pub(crate) turns: RefCell<Vec<RegionId>>,
-    /// What leaves at the end of a turn; see `durable::leaving`.
-    pub(crate) leaving: RefCell<crate::durable::Leaving>,
+    /// What the regions have asked for; see `effects`.
+    pub(crate) effects: RefCell<Effects>,
     /// Commands on held regions of a durable node; see `durable::together`.
     pub(crate) wide: crate::durable::Line,
-    /// Messages for peers, gathered until the end of a turn, and those of peers for regions that are
-    /// lent (cluster).
+    /// Messages for peers, gathered until the end of a turn (cluster).
     pub(crate) outbox: RefCell<Outbox>,
-    pub(crate) parked: RefCell<HashMap<RegionId, Vec<(u64, Bytes)>>>,
     /// Replicas elsewhere to which a snapshot is on its way (cluster).
     pub(crate) sending: RefCell<BTreeSet<u64>>,
     /// By place: what meta was told last (cluster).
     pub(crate) last_reports: RefCell<BTreeMap<RegionId, ReplicaReport>>,
-    /// What databases said about regions that are lent.
-    pub(crate) words: RefCell<Vec<crate::tables::Word>>,
+    /// What SQL answered to regions that are lent.
+    pub(crate) sql_answers: RefCell<Vec<crate::tables::SqlAnswer>>,
     /// Set just before a command is run whose rows of tables could not be had: why.
     pub(crate) row_failure: Cell<Option<Box<base::Refusal>>>,
     /// Set just before a command is run that was found to be allowed to read.
@@ -116,7 +108,7 @@ pub struct Core {
     settings: RefCell<Arc<Settings>>,
     settings_version: Cell<u64>,
     now_ms: Cell<u64>,
-    seed: Cell<u64>,
+    seeds: Seeds,
     clock: quanta::Clock,
     /// Reading of the clock when the last command ended.
     tick: Cell<u64>,
@@ -135,7 +127,7 @@ pub struct Core {
     /// What the regions had counted a second ago.
     noted: RefCell<count::Noted>,
     stopping: Cell<bool>,
-    /// Effects are being handled; see `serve`.
+    /// Changes are being handled; see `serve`.
     serving: Cell<bool>,
 }
 
@@ -149,15 +141,12 @@ impl Core {
             composer: RefCell::new(None),
             unheard: Cell::new(0),
             compose_asked: Cell::new(true),
-            logged: RefCell::default(),
-            turns: RefCell::default(),
-            leaving: RefCell::default(),
+            effects: RefCell::default(),
             wide: crate::durable::Line::default(),
             outbox: RefCell::default(),
-            parked: RefCell::default(),
             sending: RefCell::default(),
             last_reports: RefCell::default(),
-            words: RefCell::default(),
+            sql_answers: RefCell::default(),
             row_failure: Cell::default(),
             is_sure: Cell::default(),
             boot_ms: Cell::default(),
@@ -170,7 +159,7 @@ impl Core {
             settings: RefCell::new(settings),
             settings_version: Cell::new(0),
             now_ms: Cell::new(now_ms()),
-            seed: Cell::new(rng.u64(..)),
+            seeds: Seeds::new(rng.u64(..)),
             clock: shared.clock.clone(),
             tick: Cell::new(shared.clock.raw()),
             slow_ticks: Cell::new(u64::MAX),
@@ -252,6 +241,14 @@ impl Core {
         self.boot_ms.get()
     }
 
+    /// Now, by the clock of leases; 0 where there are none.
+    pub(crate) fn lease_ms(&self) -> u64 {
+        match self.shared.cluster {
+            Some(_) => clock_ms(),
+            None => 0,
+        }
+    }
+
     /// The moment of this batch, Unix milliseconds.
     #[inline]
     pub fn now_ms(&self) -> u64 {
@@ -261,13 +258,7 @@ impl Core {
     /// Randomness for one command.
     #[inline]
     pub fn next_seed(&self) -> u64 {
-        let seed = self
-            .seed
-            .get()
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        self.seed.set(seed);
-        seed ^ (seed >> 29)
+        self.seeds.next()
     }
 
     #[inline]

@@ -1,7 +1,6 @@
 //! Asking for the memory of keys that are about to be looked up.
 
 use base::DbIndex;
-use keyspace::Keyspace;
 
 use super::Core;
 
@@ -24,21 +23,6 @@ impl<'a> Coming<'a> {
         Coming {
             key: at(1),
             arguments: [at(2), at(3)],
-        }
-    }
-}
-
-/// Asks for what these commands on one region are about to touch, if that pays.
-pub fn prefetch_in(space: &Keyspace, db: DbIndex, coming: &[Coming<'_>]) {
-    if coming.len() < 2 || !space.is_worth_prefetching(db) {
-        return;
-    }
-    space.prefetch_keys(db, coming.iter().map(|command| command.key));
-    for run in coming.chunk_by(|one, next| one.key == next.key) {
-        if let [first, _, ..] = run {
-            let hash = space.prefetch_place(db, first.key);
-            let arguments = run.iter().map(|command| command.arguments);
-            space.prefetch_members(db, first.key, hash, arguments);
         }
     }
 }

@@ -4,13 +4,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Command, Flags, Keys, KeysError, Traits};
+use command::{Attempt, Command, Flags, Traits};
 use keyspace::rows::ColdRows;
 use keyspace::{DueKey, Keyspace, View};
+use node::{Requester, Route};
 use resp::{Args, Reply};
 
-use super::{Core, Map, RegionId};
-use crate::clients::Client;
+use super::{Core, RegionId};
 
 /// A resolved command and whose it is.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct Call<'a> {
     /// Statistics number of the row.
     pub stat: usize,
     pub db: DbIndex,
-    pub client: &'a Client,
+    pub client: &'a Requester,
     /// The regions are held: nothing comes in between.
     pub is_held: bool,
 }
@@ -102,59 +102,6 @@ impl Again {
     }
 }
 
-/// Where a command runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
-    /// It names no key.
-    Anywhere,
-    One(RegionId),
-    /// Several regions; they are in the list given to [`route`], ascending.
-    Several,
-    All,
-    /// SCAN: the region is in the cursor.
-    Cursor,
-}
-
-/// Finds the regions of a command's keys. `regions` is room for them.
-#[inline]
-pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<RegionId>) -> Route {
-    match row.keys {
-        Keys::Everything => return Route::All,
-        Keys::Cursor => return Route::Cursor,
-        keys if map.is_single() => {
-            let all = matches!(keys, Keys::Sort { .. }) && keys.touches_everything(args);
-            return if all { Route::All } else { Route::One(0) };
-        }
-        _ => {}
-    }
-    match row.keys {
-        Keys::Range { first, last, .. } if last == first as isize => {
-            Route::One(map.region_of(args.at(first)))
-        }
-        Keys::None => Route::Anywhere,
-        Keys::Everything => Route::All,
-        Keys::Cursor => Route::Cursor,
-        keys => {
-            if keys.touches_everything(args) {
-                return Route::All;
-            }
-            regions.clear();
-            let found = keys.positions(args, |at| regions.push(map.region_of(args.at(at))));
-            if found == Err(KeysError) {
-                // Refused by the command itself, which touches no key then.
-                return Route::Anywhere;
-            }
-            regions.sort_unstable();
-            regions.dedup();
-            match regions[..] {
-                [] => Route::Anywhere,
-                [one] => Route::One(one),
-                _ => Route::Several,
-            }
-        }
-    }
-}
-
 impl Core {
     /// Runs on one region of this core.
     #[inline]
@@ -170,7 +117,9 @@ impl Core {
             let Some(region) = home.region_mut(region) else {
                 return Err(Absent::Lent);
             };
-            if self.shared.cluster.is_some() && !self.may_read(region) {
+            if self.shared.cluster.is_some()
+                && !region.may_read(self.is_sure.take(), self.boot_ms())
+            {
                 return Err(Absent::Unsure(region.id));
             }
             if region.is_behind(self.shared.catalogue_version()) {
@@ -238,7 +187,7 @@ impl Core {
         };
         if !met.is_empty() {
             let at = self.shared.map.region_of(&met[0].1);
-            self.propose_due(at, met);
+            self.propose_due(at, &met);
         }
         if effects {
             self.on_effects();
@@ -364,12 +313,13 @@ impl Core {
         let logged = slower_than >= 0 && us >= slower_than as u64;
         if logged && !call.row.flags.contains(Flags::SKIP_SLOWLOG) {
             let max_len = settings.slowlog_max_len;
+            let client = self.shared.clients.all().get(&call.client.id).cloned();
             self.shared.slowlog.add(
                 args,
                 call.row.secrets,
                 us,
                 self.now_ms(),
-                Some(call.client),
+                client.as_deref(),
                 max_len,
             );
         }

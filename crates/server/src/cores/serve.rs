@@ -8,15 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{DbIndex, Refusal};
-use command::{Attempt, Command, Keys, Run, WaitOn};
+use base::DbIndex;
 use keyspace::{Effect, View};
-use resp::{Args, Reply};
+use node::{Waiter, attempt_for, only_key};
+use resp::Reply;
 
 use super::lend::Held;
 use super::mailbox::Message;
-use super::region::Waiter;
-use super::run::call_function;
 use super::tickets::Answer;
 use super::{Core, Kept, RegionId};
 
@@ -34,6 +32,7 @@ struct Serving<'a>(&'a Rc<Core>);
 impl<'a> Serving<'a> {
     fn begin(core: &'a Rc<Core>) -> Self {
         core.serving.set(true);
+        core.home.borrow_mut().hold_line();
         Serving(core)
     }
 }
@@ -41,7 +40,8 @@ impl<'a> Serving<'a> {
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         self.0.serving.set(false);
-        self.0.grant_next();
+        self.0
+            .on_regions(|owned, cx, out| owned.release_line(cx, out));
     }
 }
 
@@ -170,10 +170,13 @@ impl Core {
                 false => held.with_view(waiter.db, |view| self.attempt_on(&waiter, &command, view)),
             };
             let Some(reply) = reply else {
-                return match held.region_of(key) {
-                    Some(region) => self.put_back(region, waiter, db, key),
+                match held.region_of(key) {
+                    Some(region) => self.on_regions(|_, cx, out| {
+                        region.put_back(waiter, db, key, cx, out);
+                    }),
                     None => self.unblock_claimed(&waiter),
-                };
+                }
+                return;
             };
             let kept = held.commit().await;
             waiter.claim.served();
@@ -261,35 +264,8 @@ impl Core {
     }
 
     /// The reply for a claimed waiter, if there is something for it.
-    pub(crate) fn attempt_on(
-        &self,
-        waiter: &Waiter,
-        command: &Kept,
-        view: View<'_>,
-    ) -> Option<Vec<u8>> {
-        let row = self.shared.commands.row(waiter.stat);
-        let args = command.args(0);
-        let mut reply = Reply::new(waiter.protocol);
-        let source = view.kind(first_key(row, &args));
-        match (call_function(row, view, &args, &mut reply), source) {
-            (Ok(Attempt::Served), _) => {}
-            (Ok(Attempt::Empty), _) => return None,
-            // The key changed to another type: it keeps waiting. Only when it is the destination
-            // that has the wrong type is the client told.
-            (Err(refusal), source) => {
-                let waits_on_source =
-                    matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey);
-                if !waits_on_source
-                    || refusal != Refusal::WrongType
-                    || source != Some(keyspace::Kind::List)
-                {
-                    return None;
-                }
-                reply.truncate(0);
-                reply.refusal(&refusal);
-            }
-        }
-        Some(reply.into_bytes())
+    fn attempt_on(&self, waiter: &Waiter, command: &Kept, view: View<'_>) -> Option<Vec<u8>> {
+        attempt_for(&self.shared.commands, waiter, &command.args(0), view)
     }
 
     pub(crate) fn answer_waiter(&self, waiter: &Waiter, reply: Option<Vec<u8>>) {
@@ -305,44 +281,6 @@ impl Core {
         };
         self.send(waiter.core, message);
     }
-}
-
-/// The key a command waits on, when it waits on one.
-fn first_key<'a>(row: &Command, args: &Args<'a>) -> &'a [u8] {
-    let mut first = None;
-    let _ = row.keys.positions(args, |at| {
-        first.get_or_insert(at);
-    });
-    args.at(first.unwrap_or(1))
-}
-
-/// The command with `key` as the only one it waits on: other keys may be on other cores.
-pub(crate) fn only_key(row: &Command, args: &Args<'_>, key: &[u8]) -> Kept {
-    let mut kept = Kept::default();
-    let waits_on_all = matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
-    match row.keys {
-        Keys::Range { first, last, .. } if waits_on_all => {
-            let len = args.len() as isize;
-            let behind = if last < 0 { len + last + 1 } else { last + 1 };
-            kept.push_all(
-                args.iter_from(0)
-                    .take(first)
-                    .chain([key])
-                    .chain(args.iter_from(behind.max(0) as usize)),
-            );
-        }
-        Keys::Counted { count_at } if waits_on_all => {
-            let count = args.int(count_at).unwrap_or(0).max(0) as usize;
-            kept.push_all(
-                args.iter_from(0)
-                    .take(count_at)
-                    .chain([&b"1"[..], key])
-                    .chain(args.iter_from(count_at + 1 + count)),
-            );
-        }
-        _ => kept.push(args),
-    }
-    kept
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::lend::Home;
+use node::{OwnedRegions, Region};
+
 use super::mailbox::Message;
-use super::region::Region;
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId, RegionId};
 use crate::family::info::Totals;
@@ -33,47 +33,43 @@ pub enum Tally {
 /// What a core answers: sums, and the regions that could not be counted now.
 pub type Counted = (Totals, Vec<RegionId>);
 
-impl Region {
-    /// `None`: not now. `Some(false)`: it is not led here.
-    fn counts(&self, tally: Tally, now_ms: u64) -> Option<bool> {
-        let Some(member) = self.member.as_deref() else {
-            return Some(true);
-        };
-        let replica = &member.replica;
-        if member.peers.is_none() {
-            return Some(true);
-        }
-        if member.failed || !replica.is_leader() {
-            return Some(false);
-        }
-        // A read may have said already that a key is gone whose removal is still on its way.
-        let is_sure = member.ahead.is_none()
-            && !member.is_expiring()
-            && replica.is_serving()
-            && replica.applied_index() >= replica.committed_index()
-            && (replica.is_quiet() || replica.may_serve(now_ms));
-        (tally == Tally::Led || is_sure).then_some(true)
+/// `None`: not now. `Some(false)`: it is not led here.
+fn counts(region: &Region, tally: Tally, now_ms: u64) -> Option<bool> {
+    let Some(member) = region.member.as_deref() else {
+        return Some(true);
+    };
+    let replica = &member.replica;
+    if member.peers.is_none() {
+        return Some(true);
     }
+    if member.failed || !replica.is_leader() {
+        return Some(false);
+    }
+    // A read may have said already that a key is gone whose removal is still on its way.
+    let is_sure = member.ahead.is_none()
+        && !member.is_expiring()
+        && replica.is_serving()
+        && replica.applied_index() >= replica.committed_index()
+        && (replica.is_quiet() || replica.may_serve(now_ms));
+    (tally == Tally::Led || is_sure).then_some(true)
 }
 
-impl Home {
-    fn tally(&mut self, regions: Vec<RegionId>, tally: Tally, now_ms: u64) -> Counted {
-        let (mut totals, mut rest) = (Totals::default(), Vec::new());
-        for id in regions {
-            if !self.is_used(id) {
-                continue;
-            }
-            match self.region_mut(id) {
-                Some(region) => match region.counts(tally, now_ms) {
-                    Some(true) => totals.add(&region.space),
-                    Some(false) => {}
-                    None => rest.push(id),
-                },
-                None => rest.push(id),
-            }
+fn count(owned: &mut OwnedRegions, regions: Vec<RegionId>, tally: Tally, now_ms: u64) -> Counted {
+    let (mut totals, mut rest) = (Totals::default(), Vec::new());
+    for id in regions {
+        if !owned.is_used(id) {
+            continue;
         }
-        (totals, rest)
+        match owned.region_mut(id) {
+            Some(region) => match counts(region, tally, now_ms) {
+                Some(true) => totals.add(&region.space),
+                Some(false) => {}
+                None => rest.push(id),
+            },
+            None => rest.push(id),
+        }
     }
+    (totals, rest)
 }
 
 impl Core {
@@ -135,6 +131,6 @@ impl Core {
 
     pub(super) fn tally_here(&self, regions: Vec<RegionId>, tally: Tally) -> Counted {
         let now_ms = crate::cluster::clock_ms();
-        self.home.borrow_mut().tally(regions, tally, now_ms)
+        count(&mut self.home.borrow_mut(), regions, tally, now_ms)
     }
 }

@@ -11,14 +11,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use keyspace::rows::{LoadRequest, Loaded, RowError};
+use node::{Batch, Fate, RegionBox};
 use slab::Slab;
 
 use super::Core;
-use super::batch::Batch;
 use super::followers::Followers;
-use super::region::RegionBox;
 use super::tally::Counted;
-use crate::durable::Fate;
 
 pub enum Answer {
     Batch(Box<Batch>),

@@ -34,7 +34,7 @@ impl Core {
             next = tokio::time::Instant::now() + Duration::from_secs(1) / hz;
             // Rare work (idle sessions, sweeping all interest) is done once a second.
             let rare = round.is_multiple_of(hz);
-            self.settle_home();
+            self.with_regions(|regions, cx, _| regions.settle_all(cx));
             self.read_wholes();
             self.grant_next();
             self.expire().await;
@@ -46,7 +46,7 @@ impl Core {
             memory::publish();
             if rare {
                 self.count_regions();
-                self.give_back_rooms();
+                self.home.borrow_mut().give_back_room();
                 self.end_idle_sessions();
             }
             self.poke_inbox();
@@ -89,7 +89,9 @@ impl Core {
             return;
         }
         let places = self.home.borrow().places();
-        places.for_each(|region| self.expire_rows(region));
+        for place in places {
+            self.on_regions(|regions, cx, out| regions.expire(place, cx, out));
+        }
     }
 
     fn expire_step(&self, id: RegionId) -> usize {

@@ -17,24 +17,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use base::Refusal;
-use command::{Command, Run, WaitOn};
 use keyspace::{Keyspace, View};
-use resp::Args;
+use node::{Serving, awaited_keys};
 
-use crate::cluster::Serving;
 use crate::cores::{Absent, Batch, BatchBox, Call, Cold, Core, Ran, Region};
-
-/// The keys a command waits on, each once.
-pub(crate) fn awaited_keys<'a>(row: &Command, args: &Args<'a>) -> Vec<&'a [u8]> {
-    let mut keys: Vec<&[u8]> = Vec::new();
-    let _ = row.keys.positions(args, |at| keys.push(args.at(at)));
-    if matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey) {
-        keys.truncate(1);
-    }
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
 
 impl Core {
     /// A blocking command has come, with its waiter.
@@ -94,7 +80,7 @@ impl Core {
             };
         };
         let names_row = |key: &&[u8]| region.space.names_row(db, key);
-        if region.serving() == Serving::No
+        if region.serving(self.lease_ms()) == Serving::No
             || self.has_failed()
             || region.is_behind(self.shared.catalogue_version())
             || keys.iter().any(names_row)
@@ -118,19 +104,19 @@ impl Core {
             return Ok(Ran::Done);
         }
         self.is_sure.set(is_sure);
-        if self.shared.cluster.is_some() && !self.may_read(region) {
+        if self.shared.cluster.is_some() && !region.may_read(self.is_sure.take(), self.boot_ms()) {
             return Err(Absent::Unsure(region.id));
         }
         let ran = self.find_nothing(batch);
         if ran == Ran::Empty {
-            batch.put_in_line(self, region);
+            put_in_line(self, batch, region);
         }
         let met = match region.space.has_met_due() {
             true => self.expire_met(&mut region.space),
             false => Vec::new(),
         };
         drop(home);
-        self.propose_due(batch.region, met);
+        self.propose_due(batch.region, &met);
         Ok(ran)
     }
 
@@ -158,7 +144,7 @@ impl Core {
         if ran == Ran::Empty
             && let Some(region) = held.regions_mut().first_mut()
         {
-            batch.put_in_line(self, region);
+            put_in_line(self, batch, region);
         }
         ran
     }
@@ -193,16 +179,14 @@ impl Core {
     }
 }
 
-impl Batch {
-    /// Its command found nothing: its waiter is put in line at every key it waits on.
-    pub(super) fn put_in_line(&self, core: &Core, region: &mut Region) {
-        let (Some(waiter), Some(&(stat, db))) = (&self.waiter, self.heads.first()) else {
-            return;
-        };
-        let row = core.shared.commands.row(stat as usize);
-        for key in awaited_keys(row, &self.commands.args(0)) {
-            region.add_waiter(db, key, waiter.clone());
-        }
+/// Its command found nothing: its waiter is put in line at every key it waits on.
+fn put_in_line(core: &Core, batch: &Batch, region: &mut Region) {
+    let (Some(waiter), Some(&(stat, db))) = (&batch.waiter, batch.heads.first()) else {
+        return;
+    };
+    let row = core.shared.commands.row(stat as usize);
+    for key in awaited_keys(row, &batch.commands.args(0)) {
+        region.add_waiter(db, key, waiter.clone());
     }
 }
 

@@ -7,9 +7,8 @@ use keyspace::{Expire, Tuning, Txn};
 use resp::Protocol;
 
 use super::*;
-use crate::clients::Client;
-use crate::cluster::Peers;
-use crate::cluster::seats::Seat;
+use node::{Peers, ReplicaRecord, Requester};
+
 use crate::cores::{Answer, Claim, Kept, Ticket, Waiter};
 use crate::durable::one_core::{Slow, core, run_alone};
 
@@ -18,7 +17,7 @@ fn blocking(core: &Core, words: &[&[u8]], ticket: usize) -> BatchBox {
     let name = std::str::from_utf8(words[0]).unwrap();
     let mut rows = core.shared.commands.each_row();
     let (stat, _) = rows.find(|(_, row)| row.name == name).unwrap();
-    let client = Arc::new(Client::new(1, String::new(), String::new(), 0, 0));
+    let client = Arc::new(Requester::new(1));
     let mut batch = Batch::new(0, 0, client);
     batch.writes = true;
     batch.commands.push_all(words.iter().copied());
@@ -84,17 +83,16 @@ fn who_finds_nothing_where_another_node_leads_by_now_is_told() {
             let batch = blocking(&core, &[b"blpop", key, b"0"], ticket.number());
             let waiter = batch.waiter.unwrap();
             assert!(waiter.claim.serve());
-            {
-                let mut home = core.home.borrow_mut();
-                let region = home.region_mut(0).unwrap();
+            core.on_regions(|regions, cx, out| {
+                let region = regions.region_mut(0).unwrap();
                 let member = region.member.as_deref_mut().unwrap();
-                member.peers = Some(Box::new(Peers::new(Seat::default())));
+                member.peers = Some(Box::new(Peers::new(ReplicaRecord::default())));
                 member.failed = !is_led_here;
-                core.put_back(region, waiter.clone(), 0, key);
+                region.put_back(waiter.clone(), 0, key, cx, out);
                 let interest = region.interest_mut(0, key);
                 let line = interest.map(|it| std::mem::take(&mut it.waiters));
                 assert_eq!(line.unwrap_or_default().len(), usize::from(is_led_here));
-            }
+            });
             assert_eq!(waiter.claim.is_over(), !is_led_here);
             if is_led_here {
                 ticket.close();

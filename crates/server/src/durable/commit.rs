@@ -17,27 +17,18 @@ use std::time::Duration;
 use base::{DbIndex, Refusal};
 use command::{Command, Keys};
 use keyspace::rows::{Changes, ColdRows, WriteError};
+use node::begin_entry;
 use replica::entry::rows_payload;
 use resp::{Args, Reply};
 
 use super::large::Unkept;
-use crate::cores::{Again, Answer, Call, Core, Held, Ran, Region, Ticket};
+use crate::cores::{Again, Answer, Call, Core, Held, Ran, Ticket};
 
 const BUSY: Duration = Duration::from_millis(1);
 
-/// Prepares a region that was just borrowed: what is done to it now is the next entry.
-pub fn begin(region: &mut Region) {
-    if let Some(member) = &region.member {
-        if member.failed {
-            region.space.stop_writing();
-        }
-        region.space.continue_entry(member.replica.last_index() + 1);
-    }
-}
-
 impl Core {
     /// Why nothing may be written on held regions, if the log or the store has failed. On a cluster node others
-    /// lead then, and each region decides by itself ([`super::keep`]).
+    /// lead then, and each region decides by itself ([`super::quorum`]).
     pub(super) fn stopped(&self) -> Option<Refusal> {
         let durable = self.shared.durable.as_ref()?;
         match self.shared.cluster {
@@ -133,6 +124,27 @@ impl Held {
                 return Err(cold);
             }
         }
+    }
+
+    /// The rows of big collections that a command needs and that are not in memory, as far as that can be
+    /// told now.
+    pub(super) fn cold_rows(&mut self, call: &Call<'_>, args: &Args<'_>) -> Vec<ColdRows> {
+        let mut found = false;
+        call.row.each_key(call.db, args, &mut |db, key| {
+            let region = self.region_of(key);
+            found = found || region.is_some_and(|region| region.space.is_on_rows(db, key));
+        });
+        if !found {
+            return Vec::new();
+        }
+        self.read_cached(true);
+        self.with_view_only(call.db, |view| node::ready::rehearse(call.row, view, args));
+        self.read_cached(false);
+        // Keys that are missing are found out about when the command runs.
+        self.spaces().for_each(|space| {
+            space.take_missing();
+        });
+        self.take_cold()
     }
 
     /// See [`keyspace::Keyspace::read_cached`].
@@ -233,7 +245,7 @@ impl Held {
                 if region.space.has_changes() {
                     region.space.forget_changes();
                 }
-                begin(region);
+                begin_entry(region);
             }
         }
     }
@@ -338,7 +350,7 @@ impl Held {
             }
             region.tell_weight(&core.shared.data_set);
             // The holder may go on; that is another entry then.
-            begin(region);
+            begin_entry(region);
         }
         Ok(())
     }

@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clients::Client;
+use node::Requester;
 
 /// Whoever had something for the log in this time is one who writes.
 const WINDOW_MS: u64 = 4;
@@ -43,7 +43,7 @@ pub struct Writers {
 
 impl Writers {
     /// A client has something for the log. Costs a load, and once per window a count.
-    pub fn note(&self, client: &Client, now_ms: u64) {
+    pub fn note(&self, client: &Requester, now_ms: u64) {
         let window = now_ms / WINDOW_MS;
         if client.wrote_in.load(Ordering::Relaxed) == window {
             return;
@@ -126,8 +126,8 @@ impl Company {
 mod tests {
     use super::*;
 
-    fn client(id: u64) -> Client {
-        Client::new(id, String::new(), String::new(), 0, 0)
+    fn client(id: u64) -> Requester {
+        Requester::new(id)
     }
 
     #[test]

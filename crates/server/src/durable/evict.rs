@@ -15,67 +15,18 @@
 //! regions have of the data set, so that all cores and leaders together take it once.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use keyspace::rows::{ColdRows, Victim, Wanted};
 use keyspace::{EvictionPolicy, Tuning};
-use replica::entry::{EntryWriter, ExpireWriter};
+use node::Member;
 
-use super::Flight;
-use crate::cores::{Core, Region, RegionId};
+use crate::cores::{Core, RegionId};
 
 /// Keys of one entry.
 const KEYS: usize = 1024;
 /// Of these, such that are in rows only and are read before they go, and their bytes.
 const COLD_KEYS: usize = 64;
 const COLD_BYTES: u64 = 16 << 20;
-
-/// What all regions of a node weigh, as was last said of each.
-#[derive(Default)]
-pub struct DataSet(AtomicI64);
-
-impl DataSet {
-    #[inline]
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed).max(0) as u64
-    }
-
-    fn add(&self, difference: i64) {
-        self.0.fetch_add(difference, Ordering::Relaxed);
-    }
-}
-
-/// What was said of one region; nothing once that is gone.
-#[derive(Default)]
-pub struct Weight {
-    data_set: Arc<DataSet>,
-    bytes: u64,
-}
-
-impl Drop for Weight {
-    fn drop(&mut self) {
-        self.data_set.add(-(self.bytes as i64));
-    }
-}
-
-impl Region {
-    /// Says what it weighs now. Whoever has the region may do so.
-    pub(crate) fn tell_weight(&mut self, data_set: &Arc<DataSet>) {
-        let bytes = self.space.data_bytes();
-        if bytes == self.weight.bytes {
-            return;
-        }
-        if !Arc::ptr_eq(data_set, &self.weight.data_set) {
-            self.weight = Weight {
-                data_set: data_set.clone(),
-                bytes: 0,
-            };
-        }
-        data_set.add(bytes as i64 - self.weight.bytes as i64);
-        self.weight.bytes = bytes;
-    }
-}
 
 /// What choosing from one region came to.
 enum Chosen {
@@ -192,7 +143,7 @@ impl Core {
                 Chosen::Victims(victims) => {
                     found = true;
                     chosen_bytes += victims.iter().map(|victim| victim.bytes).sum::<u64>();
-                    self.propose_victims(id, victims, &settings.tuning);
+                    self.propose_victims(id, victims);
                 }
             }
         }
@@ -266,57 +217,13 @@ impl Core {
         });
     }
 
-    fn with_member<T>(
-        &self,
-        id: RegionId,
-        with: impl FnOnce(&mut super::Member) -> T,
-    ) -> Option<T> {
+    fn with_member<T>(&self, id: RegionId, with: impl FnOnce(&mut Member) -> T) -> Option<T> {
         let mut home = self.home.borrow_mut();
         let member = home.region_mut(id)?.member.as_deref_mut()?;
         Some(with(member))
     }
 
-    fn propose_victims(self: &Rc<Self>, id: RegionId, victims: Vec<Victim>, tuning: &Tuning) {
-        let is_volatile = tuning.policy.is_volatile();
-        let proposed = self.with_member(id, |member| {
-            let stamp_ms = member.next_stamp(self.now_ms());
-            let payload = match is_volatile {
-                true => removals(&victims, stamp_ms),
-                false => deletions(&victims, stamp_ms),
-            };
-            if member.replica.propose(payload).is_err() {
-                return false; // chosen again
-            }
-            let index = member.replica.last_index();
-            let bytes = victims.iter().map(|victim| victim.bytes).sum();
-            member.eviction.last = (index, bytes);
-            member.take_off(Flight {
-                victims,
-                ..Flight::new(index, member.replica.term(), stamp_ms)
-            });
-            true
-        });
-        if proposed == Some(true) {
-            self.drive(id);
-        }
+    fn propose_victims(self: &Rc<Self>, id: RegionId, victims: Vec<Victim>) {
+        self.on_regions(|regions, cx, out| regions.propose_eviction(id, &victims, cx, out));
     }
-}
-
-/// Keys that go if they still have their deadlines.
-fn removals(victims: &[Victim], stamp_ms: u64) -> Vec<u8> {
-    let mut entry = ExpireWriter::new();
-    for victim in victims {
-        if let Some(deadline_ms) = victim.deadline_ms {
-            entry.push(victim.db, deadline_ms, &victim.key);
-        }
-    }
-    entry.finish(stamp_ms, 0)
-}
-
-fn deletions(victims: &[Victim], stamp_ms: u64) -> Vec<u8> {
-    let mut entry = EntryWriter::new();
-    for victim in victims {
-        entry.push(victim.db, [&b"DEL"[..], &victim.key].into_iter());
-    }
-    entry.finish(stamp_ms, 0)
 }

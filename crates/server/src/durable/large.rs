@@ -3,10 +3,10 @@
 //! What runs on held regions is in memory before anybody knows how many rows it makes: RENAME or COPY to
 //! another region writes a whole collection anew, SUNIONSTORE adds up several, an EXEC may do all of that.
 //! Memory is a cache of rows (decision 6), so undoing is forgetting it, as on a cluster node (decision 18,
-//! [`super::keep`]):
+//! [`super::quorum`]):
 //!
 //! ```text
-//!   lent      only when all rows of former entries are in the store   (`Home::take`)
+//!   lent      only when all rows of former entries are in the store   (`node::OwnedRegions`)
 //!   run       memory is ahead of the log; nobody else sees it
 //!   too much  memory dropped, the region opened again from the store; nothing was proposed
 //!   home      the desk of its tables is closed: it may know of rows that never were
@@ -21,9 +21,8 @@
 //! again, alone, and refuses those that are too large by themselves.
 
 use base::Refusal;
+use node::{begin_entry, state_row};
 
-use super::commit;
-use super::keep::state_row;
 use crate::cores::Held;
 use crate::reaper;
 
@@ -54,14 +53,10 @@ pub enum Unkept {
 impl Unkept {
     pub fn into_refusal(self) -> Refusal {
         match self {
-            Unkept::TooLarge => too_large(),
+            Unkept::TooLarge => node::too_large(),
             Unkept::Failed(refusal) => refusal,
         }
     }
-}
-
-pub(super) fn too_large() -> Refusal {
-    Refusal::new("ERR the change is too large for the log")
 }
 
 impl Held {
@@ -90,7 +85,7 @@ impl Held {
                 }
             }
             region.is_undone = true;
-            commit::begin(region);
+            begin_entry(region);
         }
         Unkept::TooLarge
     }

@@ -1,8 +1,8 @@
 //! The durable engine: what is acknowledged is in the log, on disk.
 //!
 //! ```text
-//!   session ─► batch ─► turn of a region ─► entry ─► log writer (fsync) ─► committed ─► applied ─► replies
-//!                        (compose)         (replica)     (writer)                       (apply)
+//!   session ─► batch ─► queue of a region ─► entry ─► log writer (fsync) ─► committed ─► applied ─► replies
+//!                        (composer, node)  (replica)     (writer)                       (node)
 //!
 //!   EXEC, several regions, SPOP …: regions held ─► run ─► rows ─► one log batch ─► store ─► reply   (commit)
 //!
@@ -20,31 +20,20 @@
 //! nobody sees; rows and applied index are written together; the log is cut only behind what the
 //! store has on disk; a failed write of the log is final.
 
-mod apply;
 mod attempt;
 mod checkpoint;
 pub(crate) mod commit;
 mod company;
-mod compose;
+mod composer;
 mod evict;
-mod expire;
-mod feed;
-mod flight;
-mod keep;
 mod large;
-mod leaving;
 mod load;
-mod member;
 #[cfg(test)]
 mod one_core;
 mod patience;
-mod payload;
-mod progress;
+mod quorum;
 mod readers;
 mod recover;
-mod refuse;
-mod rehearse;
-mod serve_behind;
 mod together;
 mod weighings;
 mod writer;
@@ -57,22 +46,15 @@ use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
 use keyspace::{Keyspace, ValueRef};
 use replica::{LogStore, LogWrite};
 
-pub(crate) use attempt::awaited_keys;
-pub(crate) use compose::is_logged_as_given;
 pub(crate) use together::{Line, Wide};
 
 pub use checkpoint::Checkpoints;
-pub use evict::{DataSet, Weight};
-pub use keep::{CHANGING, Fate, Keep, in_doubt, open_space, try_again};
-pub use leaving::Leaving;
-pub use member::{Flight, Member, Unwritten};
-pub use payload::{Brought, run_payload};
-pub use progress::Progress;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
 pub use weighings::Weighings;
 pub use writer::{Job, LogSync, LogWriter};
 
 use crate::cores::RegionId;
+use node::Progress;
 use readers::Readers;
 
 /// Where a durable node keeps its data, given by whoever starts it.
@@ -93,7 +75,7 @@ pub struct Durable {
     /// Why writes are refused for good: the log or the store failed.
     failed: OnceLock<String>,
     /// Rows that what ran on held regions may make; see [`large`].
-    most_change_bytes: usize,
+    pub(crate) most_change_bytes: usize,
     /// Bytes given to the log since it was last cut.
     pub logged_bytes: AtomicU64,
     pub entries: AtomicU64,

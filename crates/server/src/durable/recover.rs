@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use keyspace::rows::{self, Changes, Family, RowError, RowSource, RowStore, Tier, WriteError};
 use keyspace::{Keyspace, Tuning};
+use node::{Member, Progress, execute_payload};
 use replica::{LogError, Members, Ready, Replica, ReplicaConfig, ReplicaError};
 
-use super::payload::apply_payload;
-use super::{Member, Progress, Stores, log_id};
+use super::{Stores, log_id};
 use crate::commands::Commands;
 
 /// What a node knows of itself, in the family of states.
@@ -209,7 +209,7 @@ impl Replay<'_> {
     ) -> Result<(), RecoverError> {
         let mut changes = Changes::new();
         let store = &self.stores.rows;
-        let is_rows = apply_payload(
+        let is_rows = execute_payload(
             space,
             &**store,
             index,

@@ -21,11 +21,10 @@ use std::sync::Arc;
 use base::{DbIndex, Refusal};
 use command::{Command, Keys, Run};
 use keyspace::rows::ColdRows;
+use node::{Requester, in_doubt, too_large};
 use resp::Args;
 
-use super::keep::in_doubt;
-use super::large::{Unkept, too_large};
-use crate::clients::Client;
+use super::large::Unkept;
 use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Ran, RegionId, Ticket};
 use crate::session::{Watch, nil};
 
@@ -125,7 +124,7 @@ impl Group<'_> {
         let gone: Vec<Wide> = self.members.extract_if(.., |wide| !is_held(wide)).collect();
         for wide in gone {
             self.core
-                .redirect_batch(wide.batch, crate::cluster::Unserved::Elsewhere);
+                .redirect_batch(wide.batch, node::Unserved::Elsewhere);
         }
     }
 
@@ -279,7 +278,7 @@ impl Core {
     }
 }
 
-fn call<'a>(core: &'a Core, client: &'a Arc<Client>, (stat, db): (u16, DbIndex)) -> Call<'a> {
+fn call<'a>(core: &'a Core, client: &'a Arc<Requester>, (stat, db): (u16, DbIndex)) -> Call<'a> {
     Call {
         row: core.shared.commands.row(stat as usize),
         stat: stat as usize,
@@ -350,7 +349,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durable::try_again;
+    use node::try_again;
 
     #[test]
     fn what_one_region_lost_is_no_word_about_another() {

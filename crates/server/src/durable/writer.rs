@@ -311,7 +311,11 @@ fn run(log: &dyn LogStore, state: &State) {
             let (mut bytes, mut clients) = (0, 0);
             while let Some(job) = jobs.next_if(|_| bytes < GROUP_BYTES) {
                 clients += job.clients;
-                bytes += job.writes.iter().map(size_bytes).sum::<usize>();
+                bytes += job
+                    .writes
+                    .iter()
+                    .map(node::outgoing::size_bytes)
+                    .sum::<usize>();
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
             }
@@ -379,11 +383,6 @@ fn run(log: &dyn LogStore, state: &State) {
     if failed.is_none() {
         let _ = log.sync();
     }
-}
-
-/// Of the entries.
-pub(super) fn size_bytes(write: &LogWrite) -> usize {
-    write.entries.iter().map(|entry| entry.data.len()).sum()
 }
 
 #[cfg(test)]

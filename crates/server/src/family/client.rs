@@ -462,7 +462,11 @@ fn no_touch(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result
         b"off" => false,
         _ => return Err(Refusal::Syntax),
     };
-    session.client.no_touch.store(on, Ordering::Relaxed);
+    session
+        .client
+        .requester
+        .no_touch
+        .store(on, Ordering::Relaxed);
     reply.ok();
     Ok(())
 }

@@ -161,7 +161,11 @@ fn reset(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
     session.client.db.store(0, Ordering::Relaxed);
     session.client.set_name(b"");
     session.client.no_evict.store(false, Ordering::Relaxed);
-    session.client.no_touch.store(false, Ordering::Relaxed);
+    session
+        .client
+        .requester
+        .no_touch
+        .store(false, Ordering::Relaxed);
     session.reply_mode = ReplyMode::On;
     session.readonly = false;
     session.redirects = session

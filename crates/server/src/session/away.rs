@@ -22,7 +22,7 @@ use super::strays::{PAUSE, is_over};
 use crate::clients::Unblock;
 use crate::cluster::forward::{Upstream, encode, encode_args};
 use crate::cluster::{Astray, Cluster, Leads, astray, no_leader};
-use crate::durable::{in_doubt, try_again};
+use node::{in_doubt, try_again};
 
 /// Keys that are watched at another node.
 pub(super) struct WatchedAway {

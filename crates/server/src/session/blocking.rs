@@ -21,7 +21,7 @@ use super::connection::{Connection, Ended};
 use crate::clients::Unblock;
 use crate::cluster::Unserved;
 use crate::cores::{Answer, Batch, Call, Claim, Kept, Ran, Route, Ticket, Waiter};
-use crate::durable::awaited_keys;
+use node::awaited_keys;
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -51,7 +51,7 @@ impl Connection {
             row,
             stat,
             db: session.db,
-            client: &client,
+            client: &client.requester,
             is_held: true,
         };
         if let Err(refusal) = core.admit(&call) {
@@ -81,7 +81,11 @@ impl Connection {
             protocol: session.protocol,
         });
         if let ([region], true) = (&regions[..], core.shared.durable.is_some()) {
-            let mut batch = Batch::new(core.id, core.shared.map.core_of(*region), client.clone());
+            let mut batch = Batch::new(
+                core.id,
+                core.shared.map.core_of(*region),
+                client.requester.clone(),
+            );
             (batch.region, batch.writes) = (*region, true);
             batch.replies.set_protocol(session.protocol);
             batch.commands.push(&args);

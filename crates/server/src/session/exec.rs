@@ -26,7 +26,8 @@ use crate::commands::{Later, SessionRun, wrong_arity};
 use crate::cores::{
     Answer, Batch, BatchBox, Call, CoreId, Held, Kept, Ran, RegionId, Route, WatchFlag, route,
 };
-use crate::durable::{Wide, is_logged_as_given};
+use crate::durable::Wide;
+use node::is_logged_as_given;
 
 /// Commands queued since MULTI.
 #[derive(Default)]
@@ -314,7 +315,7 @@ impl Session {
     /// The transaction as a batch: nothing in it is about the session.
     fn batch_of(&self, multi: &Multi, target: CoreId) -> BatchBox {
         let shared = &self.core.shared;
-        let mut batch = Batch::new(self.core.id, target, self.client.clone());
+        let mut batch = Batch::new(self.core.id, target, self.client.requester.clone());
         (batch.writes, batch.together) = (multi.writes, true);
         batch.replies.set_protocol(self.protocol);
         for (at, &(_, stat)) in multi.heads.iter().enumerate() {
@@ -385,7 +386,7 @@ impl Session {
             row,
             stat,
             db: self.db,
-            client: &self.client,
+            client: &self.client.requester,
             is_held: true,
         };
         let Some(held) = &mut self.held else {

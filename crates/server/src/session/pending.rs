@@ -109,7 +109,7 @@ impl Pending {
         let Some(slot) = self.batches.get_mut(lane.at) else {
             return;
         };
-        let client = &session.client;
+        let client = &session.client.requester;
         let batch = slot.get_or_insert_with(|| Batch::new(core.id, lane.target, client.clone()));
         if core.shared.durable.is_some() {
             batch.region = lane.at;

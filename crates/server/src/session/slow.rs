@@ -141,7 +141,7 @@ impl Connection {
             row: core.shared.commands.row(stat),
             stat,
             db: session.db,
-            client: &session.client,
+            client: &session.client.requester,
             is_held: true,
         };
         if let Err(refusal) = core.admit(&call) {
@@ -160,7 +160,7 @@ impl Connection {
         let regions = if regions.is_empty() { &any } else { regions };
         let out = &mut self.work.out;
         if core.shared.durable.is_some() && call.row.is_write() {
-            let mut batch = Batch::new(core.id, core.id, session.client.clone());
+            let mut batch = Batch::new(core.id, core.id, session.client.requester.clone());
             batch.writes = true;
             batch.replies.set_protocol(session.protocol);
             batch.commands.push(&args);
@@ -222,7 +222,7 @@ impl Connection {
             row: core.shared.commands.row(stat),
             stat,
             db: session.db,
-            client: &session.client,
+            client: &session.client.requester,
             is_held: true,
         };
         let out = &mut self.work.out;

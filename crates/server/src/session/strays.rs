@@ -26,7 +26,7 @@ use super::Session;
 use crate::cluster::forward::{Introduction, encode_args};
 use crate::cluster::{Astray, Cluster, Leads, PATIENCE_MS, astray, no_leader};
 use crate::cores::{Answer, Batch, Core, Kept, NOWHERE, RegionId};
-use crate::durable::in_doubt;
+use node::in_doubt;
 
 /// Between two looks for a leader.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
@@ -201,7 +201,7 @@ impl Strays {
     async fn run_here(&mut self, session: &Session, place: RegionId, numbers: &[usize]) {
         let core = &session.core;
         let target = core.shared.map.core_of(place);
-        let mut batch = Batch::new(core.id, target, session.client.clone());
+        let mut batch = Batch::new(core.id, target, session.client.requester.clone());
         batch.region = place;
         batch.readonly = session.readonly;
         batch.replies.set_protocol(session.protocol);
@@ -358,7 +358,7 @@ impl Session {
         Introduction {
             password: self.core.settings().requirepass.clone(),
             protocol: self.protocol,
-            no_touch: self.client.no_touch.load(Ordering::Relaxed),
+            no_touch: self.client.requester.no_touch.load(Ordering::Relaxed),
         }
     }
 }

@@ -13,8 +13,8 @@ use super::{ReplyMode, Session};
 use crate::cluster::{Cluster, Leads};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
 use crate::cores::{Absent, Call, Cold, NOWHERE, RegionId, Route, route};
-use crate::durable::is_logged_as_given;
 use crate::shared::now_ms;
+use node::is_logged_as_given;
 
 /// A session with its replies, and what it waits for from other cores.
 pub(super) struct Work {
@@ -325,7 +325,7 @@ impl Session {
             row: self.core.shared.commands.row(stat),
             stat,
             db: self.db,
-            client: &self.client,
+            client: &self.client.requester,
             is_held: false,
         };
         self.core.account(stat, failed, args, &call);
@@ -419,7 +419,7 @@ fn run_data(
             row,
             stat,
             db: session.db,
-            client: &session.client,
+            client: &session.client.requester,
             is_held: false,
         };
         if let Err(refusal) = core.admit(&call) {
@@ -472,7 +472,7 @@ fn run_data(
         row,
         stat,
         db: session.db,
-        client: &session.client,
+        client: &session.client.requester,
         is_held: false,
     };
     if let Err(refusal) = core.admit(&call) {

@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT};
+use node::{Unserved, WriteBack, refusal_of, try_again};
 use table::entry::Entry;
 use table::leader::{End, Numbers};
 use table::rows::{Counts, DeadLetter};
 use table::scan::Overlay;
 use table::{RowId, Rows};
 
-use super::desk::Desk;
-use super::needs::refusal_of;
-use crate::cluster::Unserved;
 use crate::cores::{Answer, Core, CoreId, Message, RegionId, Ticket};
 
 const LENT: Duration = Duration::from_millis(1);
@@ -197,19 +195,19 @@ impl Core {
         let numbers = region.table_numbers(now_ms);
         let rows = region.space.table_rows();
         let member = region.member.as_deref_mut();
-        let desk = member.and_then(|member| member.desk.as_deref_mut());
-        let (Some(desk), Some(rows)) = (desk, rows) else {
+        let write_back = member.and_then(|member| member.write_back.as_deref_mut());
+        let (Some(write_back), Some(rows)) = (write_back, rows) else {
             return Now::Elsewhere(slot);
         };
         match ask {
             Ask::Numbers => Now::Told(Ok(Told::Numbers(Box::new(RegionNumbers {
                 region: id,
                 numbers: numbers.unwrap_or_default(),
-                has_lease: desk.leader.has_lease(rows, now_ms),
+                has_lease: write_back.leader.has_lease(rows, now_ms),
                 tables: rows.counts().collect(),
-                troubles: troubles(desk),
+                troubles: troubles(write_back),
                 down: {
-                    let down = desk.leader.backends_down(now_ms);
+                    let down = write_back.leader.backends_down(now_ms);
                     down.map(|(name, why)| (name.into(), why.into())).collect()
                 },
             })))),
@@ -231,14 +229,14 @@ impl Core {
                 id,
                 version,
                 deadline_ms,
-            } => self.wait_sql(desk, rows, id, *version, *deadline_ms),
+            } => self.wait_sql(write_back, rows, id, *version, *deadline_ms),
             Ask::Drain { table, deadline_ms } => {
                 let ticket = Ticket::new(self);
                 let number = ticket.number() as u64;
-                let leader = &mut desk.leader;
+                let leader = &mut write_back.leader;
                 match leader.drain(rows, *table, number, *deadline_ms, now_ms) {
                     Ok(()) => {
-                        desk.waiting.insert(number);
+                        write_back.waiting.insert(number);
                         Now::Later(ticket, None)
                     }
                     Err(failure) => {
@@ -247,22 +245,26 @@ impl Core {
                     }
                 }
             }
-            Ask::Retry { id, over } => self.settle_letter(desk, rows, id, |version| Entry::Retry {
-                id: id.clone(),
-                version,
-                over: *over,
-            }),
-            Ask::Discard { id } => self.settle_letter(desk, rows, id, |version| Entry::Discard {
-                id: id.clone(),
-                version,
-            }),
+            Ask::Retry { id, over } => {
+                self.settle_letter(write_back, rows, id, |version| Entry::Retry {
+                    id: id.clone(),
+                    version,
+                    over: *over,
+                })
+            }
+            Ask::Discard { id } => {
+                self.settle_letter(write_back, rows, id, |version| Entry::Discard {
+                    id: id.clone(),
+                    version,
+                })
+            }
             Ask::Bring(_) => Now::Told(Ok(Told::Done)),
         }
     }
 
     fn wait_sql(
         self: &Rc<Self>,
-        desk: &mut Desk,
+        write_back: &mut WriteBack,
         rows: &Rows,
         id: &RowId,
         version: Option<u64>,
@@ -274,9 +276,12 @@ impl Core {
         };
         let ticket = Ticket::new(self);
         let number = ticket.number() as u64;
-        match desk.leader.wait_sql(rows, id, wanted, number, deadline_ms) {
+        match write_back
+            .leader
+            .wait_sql(rows, id, wanted, number, deadline_ms)
+        {
             Ok(()) => {
-                desk.waiting.insert(number);
+                write_back.waiting.insert(number);
                 Now::Later(ticket, Some(wanted))
             }
             Err(end) => {
@@ -289,7 +294,7 @@ impl Core {
     /// Something is to be done about the dead letter of a row.
     fn settle_letter(
         self: &Rc<Self>,
-        desk: &mut Desk,
+        write_back: &mut WriteBack,
         rows: &Rows,
         id: &RowId,
         entry: impl FnOnce(i64) -> Entry,
@@ -300,14 +305,14 @@ impl Core {
             return Now::Told(Err(Refusal::new(text)));
         };
         let ticket = Ticket::new(self);
-        desk.propose(entry(letter.version));
-        desk.letters.push((id.clone(), ticket.number()));
+        write_back.propose(entry(letter.version));
+        write_back.letters.push((id.clone(), ticket.number()));
         Now::Later(ticket, None)
     }
 }
 
-fn troubles(desk: &Desk) -> Vec<(u32, String)> {
-    let troubles = desk.leader.tables_in_trouble();
+fn troubles(write_back: &WriteBack) -> Vec<(u32, String)> {
+    let troubles = write_back.leader.tables_in_trouble();
     troubles.map(|(table, why)| (table, why.into())).collect()
 }
 
@@ -322,6 +327,6 @@ fn told_of(answer: Answer, version: Option<u64>) -> Result<Told, Refusal> {
             Err(Refusal::new("TIMEOUT SQL does not have it yet"))
         }
         Answer::Table(Some(End::Failed(failure))) => Err(refusal_of(failure)),
-        _ => Err(crate::durable::try_again()),
+        _ => Err(try_again()),
     }
 }

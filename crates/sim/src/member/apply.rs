@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 
 use keyspace::rows::Changes;
+use node::{Executed as Brought, run_payload};
 use replica::Committed;
 use server::cluster::Newcomers;
 use server::cluster::seats::{members_of, with_members};
-use server::durable::{Brought, run_payload};
 
 use super::{Around, COMMANDS, Fact, Member, TUNING, write_seat};
 use crate::check::agree::Applied;

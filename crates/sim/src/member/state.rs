@@ -8,7 +8,7 @@ use base::cluster::Descriptor;
 use keyspace::Keyspace;
 use keyspace::rows::{Changes, Family, RowSource, RowStore};
 use replica::{Bytes, SnapshotHead};
-use server::cluster::seats::{self, Seat};
+use server::cluster::seats::{self, ReplicaRecord};
 
 use super::{Around, Fact, Member};
 use crate::disk::Disk;
@@ -22,12 +22,12 @@ pub struct Files {
 }
 
 /// What the disk says of a replica, with its rows; nothing before its members ever changed.
-pub fn read_seat(disk: &Disk, region: u64) -> Option<Seat> {
-    let seats = seats::seats(&*disk.rows).ok()?;
+pub fn read_seat(disk: &Disk, region: u64) -> Option<ReplicaRecord> {
+    let seats = seats::records(&*disk.rows).ok()?;
     seats.into_iter().find(|seat| seat.region() == region)
 }
 
-pub fn write_seat(disk: &mut Disk, seat: &Seat) {
+pub fn write_seat(disk: &mut Disk, seat: &ReplicaRecord) {
     let mut changes = Changes::new();
     seat.put(&mut changes);
     let _ = disk.rows.write(&[&changes]);

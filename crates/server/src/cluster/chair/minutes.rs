@@ -9,7 +9,7 @@ use meta::state::State;
 use prost::Message;
 use replica::{FOUNDED, Members, SnapshotHead};
 
-use super::super::seats::{self, Seat};
+use super::super::seats::{self, ReplicaRecord};
 
 const ROW: &[u8] = b"meta";
 
@@ -17,7 +17,7 @@ const ROW: &[u8] = b"meta";
 #[derive(Clone, PartialEq, Message)]
 pub struct Minutes {
     #[prost(message, required, tag = "1")]
-    pub seat: Seat,
+    pub seat: ReplicaRecord,
     #[prost(uint64, tag = "2")]
     pub applied: u64,
     #[prost(bytes = "bytes", tag = "3")]
@@ -28,7 +28,7 @@ pub struct Minutes {
 
 impl Minutes {
     /// Of a cluster that begins.
-    pub fn found(seat: Seat) -> Minutes {
+    pub fn found(seat: ReplicaRecord) -> Minutes {
         Minutes {
             seat,
             applied: 0,
@@ -39,7 +39,7 @@ impl Minutes {
 
     /// Of the founder of a cluster, node 1: the only member.
     pub fn of_founder() -> Minutes {
-        let mut seat = Seat {
+        let mut seat = ReplicaRecord {
             descriptor: Descriptor {
                 region: META_REGION,
                 epoch: Epoch::FIRST,
@@ -47,7 +47,7 @@ impl Minutes {
                 members: vec![SeatOf::new(1, 1, Role::Voter)],
             },
             replica: 1,
-            ..Seat::default()
+            ..ReplicaRecord::default()
         };
         seat.set_snapshot(FOUNDED);
         Minutes::found(seat)
@@ -102,7 +102,7 @@ impl Minutes {
     pub fn keep(&self, rows: &dyn RowStore) -> Result<(), String> {
         let mut changes = Changes::new();
         changes.put(Family::Info, ROW, &self.encode_to_vec());
-        seats::write(rows, &changes)?;
+        seats::write(rows, &changes, super::super::pause)?;
         seats::keep(rows)
     }
 

@@ -9,7 +9,7 @@ use meta::state::Outcome;
 use prost::Message;
 use replica::{Committed, SnapshotHead};
 
-use super::super::members::Newcomers;
+use super::super::Newcomers;
 use super::super::seats::with_members;
 use super::{Chair, Minutes, Motion};
 

@@ -18,7 +18,7 @@ use replica::{Ready, Replica, ReplicaConfig};
 use transport::Reply;
 
 use super::super::regions::Pace;
-use super::super::seats::{self, Seat};
+use super::super::seats::{self, ReplicaRecord};
 use super::super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
 use super::{Chair, Minutes, Word};
 use crate::Shared;
@@ -148,7 +148,7 @@ impl Start {
                 if seats::gone(rows, META_REGION).is_ok_and(|gone| gone >= create.replica) {
                     return None;
                 }
-                let minutes = Minutes::found(Seat::made(create));
+                let minutes = Minutes::found(ReplicaRecord::made(create));
                 // A former member's, if the node died before it was forgotten.
                 let cleared = match has_log(&*durable.stores.log, META_REGION) {
                     Ok(true) => forget_log(&*durable.stores.log, META_REGION),

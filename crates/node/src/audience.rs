@@ -1,0 +1,437 @@
+//! Who waits for the replies of an entry: nobody, or the clients whose commands the leader proposed.
+//!
+//! A proposal's batches may have reads between their writes. Reads are in no entry: they run on the
+//! leader when the commands around them do. Attempts for blocked sessions are in the entry, behind the
+//! command that may serve them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::Refusal;
+use command::{Attempt, Command, Traits};
+use keyspace::{Keyspace, Kind, View};
+use resp::{Args, Protocol, Reply};
+
+use crate::effects::Served;
+use crate::outcome::try_again;
+use crate::serve_behind::awaited_keys;
+use crate::waiters::{Interests, answer_of, first_key};
+use crate::{BatchBox, Context, Proposal, Serve, Waiter, seed_of};
+
+/// Hears how an entry is executed. `ran` is `None` where a command panicked.
+pub trait Audience {
+    /// The nth command is about to run.
+    fn before(&mut self, space: &mut Keyspace, nth: usize);
+
+    /// Changes how the command sees the keyspace (not what it does to it).
+    fn prepare<'a>(&mut self, view: View<'a>, row: &Command, args: &Args<'_>) -> View<'a>;
+
+    /// Where the reply goes.
+    fn reply(&mut self) -> &mut Reply;
+
+    fn after(
+        &mut self,
+        space: &mut Keyspace,
+        row: &Command,
+        args: &Args<'_>,
+        ran: Option<Result<Attempt, Refusal>>,
+    );
+
+    /// A key was, or was not, removed because its time had come, or to make room.
+    fn removed(&mut self, expired: bool, evicted: bool);
+
+    /// All commands of the entry have run.
+    fn finish(&mut self, space: &mut Keyspace);
+}
+
+/// Is given the reply of each command.
+type Tell<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// Of an entry that another node proposed, or that runs again.
+pub struct Nobody<'a> {
+    reply: Reply,
+    tell: Option<Tell<'a>>,
+}
+
+impl Default for Nobody<'_> {
+    fn default() -> Self {
+        Nobody {
+            reply: Reply::new(Protocol::Resp2),
+            tell: None,
+        }
+    }
+}
+
+impl<'a> Nobody<'a> {
+    pub fn telling(tell: Tell<'a>) -> Self {
+        Nobody {
+            tell: Some(tell),
+            ..Nobody::default()
+        }
+    }
+}
+
+impl Audience for Nobody<'_> {
+    fn before(&mut self, _space: &mut Keyspace, _nth: usize) {
+        self.reply.truncate(0);
+    }
+
+    fn prepare<'a>(&mut self, view: View<'a>, _row: &Command, _args: &Args<'_>) -> View<'a> {
+        view
+    }
+
+    fn reply(&mut self) -> &mut Reply {
+        &mut self.reply
+    }
+
+    fn after(
+        &mut self,
+        _space: &mut Keyspace,
+        _row: &Command,
+        _args: &Args<'_>,
+        ran: Option<Result<Attempt, Refusal>>,
+    ) {
+        if let Some(tell) = &mut self.tell {
+            if let Some(Err(refusal)) = &ran {
+                self.reply.truncate(0);
+                self.reply.refusal(refusal);
+            }
+            tell(self.reply.as_bytes());
+        }
+    }
+
+    fn removed(&mut self, _expired: bool, _evicted: bool) {}
+
+    fn finish(&mut self, _space: &mut Keyspace) {}
+}
+
+/// Who the command that runs now belongs to.
+enum Current {
+    Nobody,
+    /// The batch at the cursor; where in its replies the command's begins.
+    Batch(usize),
+    Serve(Serve, Option<Kind>),
+}
+
+/// The clients of a proposal.
+pub(crate) struct Clients<'a> {
+    cx: &'a Context<'a>,
+    proposal: &'a mut Proposal,
+    interests: &'a mut Interests,
+    served: &'a mut Vec<(Arc<Waiter>, Served)>,
+    stamp_ms: u64,
+    entry_seed: u64,
+    /// This replica leads: whoever finds nothing may wait here.
+    may_wait: bool,
+    /// The next command of the batches.
+    batch: usize,
+    at: usize,
+    current: Current,
+    /// For commands of nobody, and for attempts.
+    spare: Reply,
+    /// Attempts behind the last command that found nothing.
+    in_vain: Vec<Serve>,
+    /// Removed keys.
+    expired: u64,
+    evicted: u64,
+    /// Of an entry that evicts by DEL: how many keys there were before the command.
+    keys: usize,
+}
+
+impl<'a> Clients<'a> {
+    pub fn new(
+        cx: &'a Context<'a>,
+        proposal: &'a mut Proposal,
+        interests: &'a mut Interests,
+        served: &'a mut Vec<(Arc<Waiter>, Served)>,
+        (stamp_ms, entry_seed): (u64, u64),
+        may_wait: bool,
+    ) -> Self {
+        Clients {
+            cx,
+            proposal,
+            interests,
+            served,
+            stamp_ms,
+            entry_seed,
+            may_wait,
+            batch: 0,
+            at: 0,
+            current: Current::Nobody,
+            spare: Reply::new(Protocol::Resp2),
+            in_vain: Vec::new(),
+            expired: 0,
+            evicted: 0,
+            keys: 0,
+        }
+    }
+
+    /// Runs reads, and answers what is not to be run, up to the next write of the batches; up to the
+    /// end of this batch at most if `within` it. Whether there is a write.
+    fn go_to_write(&mut self, space: &mut Keyspace, within: bool) -> bool {
+        while let Some(batch) = self.proposal.batches.get_mut(self.batch) {
+            let Some(&(stat, _)) = batch.heads.get(self.at) else {
+                if within {
+                    return false;
+                }
+                (self.batch, self.at) = (self.batch + 1, 0);
+                prefetch_batches(&self.proposal.batches, self.batch);
+                continue;
+            };
+            if let Some(refusal) = batch.refusal(self.at) {
+                let refusal = refusal.clone();
+                self.cx.host.on_refusal(&refusal);
+                batch.replies.refusal(&refusal);
+                batch.ends.push(batch.replies.len());
+            } else if self.cx.specs.row(stat as usize).is_write() {
+                return true;
+            } else {
+                self.read(space);
+            }
+            self.at += 1;
+        }
+        false
+    }
+
+    /// Runs the read at the cursor.
+    fn read(&mut self, space: &mut Keyspace) {
+        let cx = self.cx;
+        let seed = read_seed(self.entry_seed, self.batch, self.at);
+        let Some(batch) = self.proposal.batches.get_mut(self.batch) else {
+            return;
+        };
+        let Some(&(stat, db)) = batch.heads.get(self.at) else {
+            return;
+        };
+        let row = cx.specs.row(stat as usize);
+        let args = batch.commands.args(self.at);
+        let view = View::one(space, db, self.stamp_ms, seed, cx.tuning);
+        let view = untouching(batch, row, view);
+        let before = batch.replies.len();
+        let replies = &mut batch.replies;
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            command::call(row, view, &args, replies)
+        }));
+        answer(cx, batch, self.at, before, ran.ok());
+    }
+
+    /// Attempts that found nothing go back to the heads of their lines; the last first, so the order
+    /// stays.
+    fn put_back(&mut self, space: &mut Keyspace) {
+        for serve in self.in_vain.drain(..).rev() {
+            let Serve {
+                waiter, db, key, ..
+            } = serve;
+            if !self.may_wait {
+                self.served.push((waiter, Served::LeaderChanged));
+                continue;
+            }
+            let interest = self.interests.entry(space, db, &key);
+            interest.waiters.push_front(waiter.clone());
+            if waiter.claim.unserve() {
+                self.served.push((waiter, Served::Nothing));
+            }
+        }
+    }
+}
+
+impl Audience for Clients<'_> {
+    fn before(&mut self, space: &mut Keyspace, nth: usize) {
+        if self.proposal.evicts {
+            self.keys = count_keys(space);
+        }
+        if nth < self.proposal.tables.len() {
+            self.spare.truncate(0);
+            self.current = Current::Nobody;
+            return;
+        }
+        let serves = &mut self.proposal.serves;
+        if serves.front().is_some_and(|serve| serve.behind <= nth) {
+            let is_together = self.proposal.batches.get(self.batch);
+            if is_together.is_some_and(|batch| batch.together) {
+                // Those who wait come when the whole transaction is done.
+                self.go_to_write(space, true);
+            }
+            if let Some(serve) = self.proposal.serves.pop_front() {
+                self.spare.truncate(0);
+                self.spare.set_protocol(serve.waiter.protocol);
+                self.current = Current::Serve(serve, None);
+            }
+            return;
+        }
+        if !self.in_vain.is_empty() {
+            self.put_back(space);
+        }
+        let found = self.go_to_write(space, false);
+        let batch = self.proposal.batches.get(self.batch);
+        self.current = match batch {
+            Some(batch) if found => Current::Batch(batch.replies.len()),
+            _ => {
+                self.spare.truncate(0);
+                Current::Nobody
+            }
+        };
+    }
+
+    fn prepare<'v>(&mut self, view: View<'v>, row: &Command, args: &Args<'_>) -> View<'v> {
+        match &mut self.current {
+            Current::Nobody => view,
+            Current::Batch(_) => match self.proposal.batches.get(self.batch) {
+                Some(batch) => untouching(batch, row, view),
+                None => view,
+            },
+            Current::Serve(_, source) => {
+                *source = view.kind(first_key(row, args));
+                view
+            }
+        }
+    }
+
+    fn reply(&mut self) -> &mut Reply {
+        match (&self.current, self.proposal.batches.get_mut(self.batch)) {
+            (Current::Batch(_), Some(batch)) => &mut batch.replies,
+            _ => &mut self.spare,
+        }
+    }
+
+    fn after(
+        &mut self,
+        space: &mut Keyspace,
+        row: &Command,
+        _args: &Args<'_>,
+        ran: Option<Result<Attempt, Refusal>>,
+    ) {
+        match std::mem::replace(&mut self.current, Current::Nobody) {
+            Current::Nobody if self.proposal.evicts => {
+                self.evicted += self.keys.saturating_sub(count_keys(space)) as u64;
+            }
+            Current::Nobody => {}
+            Current::Batch(before) => {
+                let at = self.at;
+                self.at += 1;
+                let Some(batch) = self.proposal.batches.get_mut(self.batch) else {
+                    return;
+                };
+                if let Some(Ok(Attempt::Empty)) = ran {
+                    // A blocking command whose key existed when it was proposed has found nothing.
+                    match self.may_wait {
+                        true => wait(self.cx, space, self.interests, batch),
+                        // Those who wait were told already; this one goes to whoever leads now.
+                        false => {
+                            self.cx.host.on_refusal(&try_again());
+                            batch.replies.refusal(&try_again());
+                        }
+                    }
+                    batch.ends.push(batch.replies.len());
+                } else {
+                    answer(self.cx, batch, at, before, ran);
+                }
+            }
+            Current::Serve(serve, source) => {
+                let ended = ran.is_some_and(|ran| answer_of(row, source, ran, &mut self.spare));
+                match ended {
+                    true => {
+                        serve.waiter.claim.served();
+                        let reply = Served::Reply(self.spare.as_bytes().to_vec());
+                        self.served.push((serve.waiter, reply));
+                    }
+                    false => self.in_vain.push(serve),
+                }
+            }
+        }
+    }
+
+    fn removed(&mut self, expired: bool, evicted: bool) {
+        self.expired += u64::from(expired);
+        self.evicted += u64::from(evicted);
+    }
+
+    fn finish(&mut self, space: &mut Keyspace) {
+        self.put_back(space);
+        self.go_to_write(space, false);
+        if self.expired + self.evicted > 0 {
+            (0..self.evicted).for_each(|_| space.count_evicted());
+            self.cx.host.on_removed(self.expired, self.evicted);
+        }
+        // What missed an SQL row was answered so; there was none when it was proposed.
+        if space.has_missing_rows() {
+            space.take_missing_rows();
+        }
+    }
+}
+
+fn count_keys(space: &Keyspace) -> usize {
+    let dbs = 0..base::limits::DATABASES;
+    dbs.map(|db| space.db_stats(db).0).sum()
+}
+
+/// Ends the reply of a batch's command.
+fn answer(
+    cx: &Context<'_>,
+    batch: &mut BatchBox,
+    at: usize,
+    before: usize,
+    ran: Option<Result<Attempt, Refusal>>,
+) {
+    let mut refused = false;
+    match ran {
+        Some(Ok(_)) => {}
+        Some(Err(refusal)) => {
+            refused = true;
+            batch.replies.truncate(before);
+            cx.host.on_refusal(&refusal);
+            batch.replies.refusal(&refusal);
+        }
+        None => {
+            batch.replies.truncate(before);
+            cx.host.on_panic();
+            batch.replies.refusal(&Refusal::new("ERR internal error"));
+        }
+    }
+    if let Some(&(stat, _)) = batch.heads.get(at) {
+        let args = batch.commands.args(at);
+        cx.host.on_command(batch, stat as usize, &args, refused);
+    }
+    batch.ends.push(batch.replies.len());
+}
+
+/// A blocking command found nothing: its waiter is put in line at every key it waits on.
+pub(crate) fn wait(
+    cx: &Context<'_>,
+    space: &mut Keyspace,
+    interests: &mut Interests,
+    batch: &BatchBox,
+) {
+    let (Some(waiter), Some(&(stat, db))) = (&batch.waiter, batch.heads.first()) else {
+        return;
+    };
+    let row = cx.specs.row(stat as usize);
+    for key in awaited_keys(row, &batch.commands.args(0)) {
+        let interest = interests.entry(space, db, key);
+        interest.waiters.push_back(waiter.clone());
+    }
+}
+
+/// CLIENT NO-TOUCH: the command does not count as use of its keys.
+fn untouching<'a>(batch: &BatchBox, row: &Command, view: View<'a>) -> View<'a> {
+    match batch.client.no_touch.load(Ordering::Relaxed) && !row.is(Traits::ALWAYS_TOUCHES) {
+        true => view.without_touching(),
+        false => view,
+    }
+}
+
+/// Randomness of a read among the commands of an entry.
+pub(crate) fn read_seed(entry_seed: u64, batch: usize, at: usize) -> u64 {
+    seed_of(!entry_seed, batch << 20 | at)
+}
+
+/// Asks for the batches behind this one: they have come over some time, and most are not in the cache
+/// any more.
+fn prefetch_batches(batches: &[BatchBox], nth: usize) {
+    if let Some(batch) = batches.get(nth + 3) {
+        base::prefetch_whole(&**batch);
+    }
+    if let Some(batch) = batches.get(nth + 2) {
+        batch.prefetch();
+    }
+}

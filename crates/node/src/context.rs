@@ -1,0 +1,118 @@
+//! What a region needs to know of the world around it, given with every event.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use base::Refusal;
+use keyspace::Tuning;
+use keyspace::rows::RowStore;
+use replica::{Ready, Replica, SnapshotHead};
+use resp::Args;
+
+use crate::{Batch, Catalogue, Map, Peers, Place, ReplicaRecord, Specs};
+
+pub struct Context<'a> {
+    pub specs: &'a Specs,
+    pub map: &'a Map,
+    pub tuning: &'a Tuning,
+    /// The moment of this event, Unix milliseconds.
+    pub now_ms: u64,
+    /// The same moment by the clock of leases, which never jumps.
+    pub clock_ms: u64,
+    pub seeds: &'a Seeds,
+    /// The rows of all regions; `None` on a node without a disk.
+    pub rows: Option<&'a Arc<dyn RowStore>>,
+    /// Whether the node is one of a cluster: its regions have peers.
+    pub is_cluster: bool,
+    /// Rows that one effect batch may make.
+    pub most_change_bytes: usize,
+    pub catalogue: &'a Catalogue,
+    pub host: &'a dyn Host,
+}
+
+impl Context<'_> {
+    /// Why nothing can be written any more, if that is so.
+    pub fn failure(&self) -> Option<Refusal> {
+        self.host.failure()
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seeds.next()
+    }
+}
+
+/// A source of seeds for single commands.
+#[derive(Debug)]
+pub struct Seeds(Cell<u64>);
+
+impl Seeds {
+    pub fn new(seed: u64) -> Self {
+        Seeds(Cell::new(seed))
+    }
+
+    #[inline]
+    pub fn next(&self) -> u64 {
+        let seed = self
+            .0
+            .get()
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        self.0.set(seed);
+        seed ^ (seed >> 29)
+    }
+}
+
+/// The process around the regions of a core: it counts, logs, and knows at once whether the node
+/// has failed and which files have arrived.
+pub trait Host {
+    /// A command of a batch ran; whether it was refused.
+    fn on_command(&self, _batch: &Batch, _stat: usize, _args: &Args<'_>, _refused: bool) {}
+
+    /// A client is told this.
+    fn on_refusal(&self, _refusal: &Refusal) {}
+
+    /// A command panicked.
+    fn on_panic(&self) {}
+
+    /// Keys were removed because their time had come, or to make room.
+    fn on_removed(&self, _expired: u64, _evicted: u64) {}
+
+    /// An entry of so many commands was proposed.
+    fn on_proposed(&self, _commands: usize) {}
+
+    /// A message of a peer does not fit.
+    fn on_unfit_message(&self) {}
+
+    /// The entry at this index was executed.
+    fn on_executed(&self, _place: Place, _index: u64, _term: u64, _payload: &[u8]) {}
+
+    /// The store has the rows of all entries up to this index.
+    fn on_settled(&self, _place: Place, _index: u64) {}
+
+    /// A replica's role or leader may have changed, as `ready` says.
+    fn on_ready(&self, _place: Place, _replica: &Replica, _peers: &Peers, _ready: &Ready) {}
+
+    /// The members of a region changed.
+    fn on_members(&self, _place: Place, _index: u64, _record: &ReplicaRecord) {}
+
+    /// Whether the files of a snapshot that a message announces are here. They are this region's from
+    /// now on.
+    fn claim_snapshot(&self, _peers: &mut Peers, _head: &SnapshotHead) -> bool {
+        false
+    }
+
+    /// What the leader of one region may use of the cache of SQL rows.
+    fn table_limits(&self) -> table::leader::Limits {
+        table::leader::Limits::default()
+    }
+
+    /// The log or the store failed: nothing more is written.
+    fn fail(&self, reason: &str);
+
+    /// Why nothing can be written any more, if that is so.
+    fn failure(&self) -> Option<Refusal>;
+
+    fn has_failed(&self) -> bool {
+        self.failure().is_some()
+    }
+}

@@ -1,0 +1,149 @@
+//! What is to be done outside: gathered while events are handled, carried out by a core of the
+//! server or by the simulator.
+
+use std::sync::Arc;
+
+use base::DbIndex;
+use base::cluster::{NodeId, ReplicaId};
+use keyspace::rows::{ColdRows, RowSource};
+use replica::{Fetch, LogWrite, Message, SnapshotHead};
+use table::leader::{Action, End};
+
+use crate::{BatchBox, CoreId, Fate, Outcome, Place, RegionBox, Waiter};
+
+#[derive(Default)]
+pub struct Effects {
+    /// To be appended to the log, each in one write; then [`crate::OwnedRegions::on_logged`].
+    pub jobs: Vec<LogJob>,
+    /// To be sent: node, region, message. They may be lost.
+    pub messages: Vec<(NodeId, u64, Message)>,
+    /// Entries to be read from the log; then [`crate::OwnedRegions::on_entries`].
+    pub fetches: Vec<(Place, Fetch)>,
+    /// What an entry needs in memory; then [`crate::OwnedRegions::resume`].
+    pub loads: Vec<Load>,
+    /// Regions whose rows the store did not take: soon [`crate::OwnedRegions::resume`].
+    pub busy: Vec<Place>,
+    /// Batches that are over.
+    pub settled: Vec<(BatchBox, Outcome)>,
+    /// Batches that look again: to be given to [`crate::OwnedRegions::enqueue`].
+    pub requeued: Vec<BatchBox>,
+    /// Blocked sessions that are over.
+    pub served: Vec<(Arc<Waiter>, Served)>,
+    /// What became of effect batches: core, ticket.
+    pub fates: Vec<(CoreId, usize, Fate)>,
+    /// Tickets of this core that wait to read a region: whether they may, or have to look again.
+    pub reads: Vec<(usize, bool)>,
+    /// Regions for those who waited to borrow them.
+    pub grants: Vec<Grant>,
+    pub snapshots_wanted: Vec<(Place, ReplicaId)>,
+    /// Snapshots that are to take the place of a region's state.
+    pub installs: Vec<(Place, SnapshotHead)>,
+    /// Digests of regions as of an entry.
+    pub digests: Vec<DigestRequest>,
+    /// For SQL.
+    pub rows: Vec<RowsRequest>,
+    /// Tickets of this core that wait for SQL rows; `None`: the leader's term ended, look again.
+    pub row_answers: Vec<(u64, Option<End>)>,
+    /// Regions of which entries were applied.
+    pub applied: Vec<Place>,
+    /// Keys that somebody watches or waits for may have changed.
+    pub has_changes: bool,
+    /// Something waits for [`crate::OwnedRegions::propose_queued`].
+    pub wakes: bool,
+}
+
+/// Writes of several regions that go to the log in one record.
+pub struct LogJob {
+    pub places: Vec<Place>,
+    pub writes: Vec<LogWrite>,
+    /// Some of it was proposed here, and so many clients wait for it.
+    pub is_ours: bool,
+    pub clients: u32,
+}
+
+/// Keys and rows of big collections that are not in memory.
+pub struct Load {
+    pub place: Place,
+    pub keys: Vec<(DbIndex, Box<[u8]>)>,
+    pub rows: Vec<ColdRows>,
+    /// How often such rows were met before.
+    pub tries: u8,
+}
+
+/// What a blocked session is told.
+pub enum Served {
+    Reply(Vec<u8>),
+    /// It has cancelled while it was being served, and there was nothing.
+    Nothing,
+    /// Another replica leads now.
+    LeaderChanged,
+}
+
+/// Regions for a core that waited for them.
+pub struct Grant {
+    pub core: CoreId,
+    pub ticket: usize,
+    pub regions: Vec<RegionBox>,
+}
+
+/// An entry asked for a digest of the region's rows at this index.
+pub struct DigestRequest {
+    pub place: Place,
+    pub id: u64,
+    pub index: u64,
+    /// The rows at that moment; `None`: the store was busy.
+    pub moment: Option<Arc<dyn RowSource>>,
+}
+
+/// A question to SQL; the answer names `place` and `write_back`.
+pub struct RowsRequest {
+    pub place: Place,
+    pub write_back: u64,
+    pub action: Action,
+}
+
+impl Effects {
+    /// Whether nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        let Effects {
+            jobs,
+            messages,
+            fetches,
+            loads,
+            busy,
+            settled,
+            requeued,
+            served,
+            fates,
+            reads,
+            grants,
+            snapshots_wanted,
+            installs,
+            digests,
+            rows,
+            row_answers,
+            applied,
+            has_changes,
+            wakes,
+        } = self;
+        !has_changes
+            && !wakes
+            && jobs.is_empty()
+            && messages.is_empty()
+            && fetches.is_empty()
+            && loads.is_empty()
+            && busy.is_empty()
+            && settled.is_empty()
+            && requeued.is_empty()
+            && served.is_empty()
+            && fates.is_empty()
+            && reads.is_empty()
+            && grants.is_empty()
+            && snapshots_wanted.is_empty()
+            && installs.is_empty()
+            && digests.is_empty()
+            && rows.is_empty()
+            && row_answers.is_empty()
+            && applied.is_empty()
+    }
+}

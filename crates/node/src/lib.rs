@@ -1,0 +1,90 @@
+//! What a node decides about its regions: events in, effects out.
+//!
+//! ```text
+//!   session ─► Batch ─► OwnedRegions ─► Effects ─► append to the log, send to peers, read rows,
+//!   peer ────► message ─►   │  ▲                    reply to sessions, ask SQL
+//!   log, rows, SQL, tick ───┘  └──── Context: time, settings, randomness, the store
+//! ```
+//!
+//! Nothing here has a thread, a clock, a socket or an async function. A core of the server calls
+//! it, and so does the simulator; both carry out the [`Effects`] and report what came of them.
+//!
+//! The life of a write, one file per stage:
+//!
+//! | stage | question | file |
+//! |---|---|---|
+//! | route | which region has the keys? | `route.rs`, `map.rs` |
+//! | queue | which commands become the next entry? | `propose.rs`, `row_needs.rs`, `serve_behind.rs` |
+//! | order | is the entry in the log, on a quorum? | `drive.rs`, `peers.rs`, `outgoing.rs` |
+//! | ready | is everything it reads in memory? | `ready.rs` |
+//! | execute | the one function that runs an entry | `execute.rs` |
+//! | settle | rows to the store, replies to the clients | `apply.rs`, `member.rs`, `audience.rs`, `refuse.rs` |
+//!
+//! Reads: `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
+//! `effect_batch.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`.
+
+mod apply;
+mod audience;
+mod batch;
+pub mod catalogue;
+mod command_list;
+mod context;
+mod drive;
+mod effect_batch;
+mod effects;
+mod execute;
+mod expire;
+mod feed;
+mod follow;
+mod lend;
+mod map;
+mod member;
+mod membership;
+mod outcome;
+pub mod outgoing;
+mod owned;
+mod parsed;
+mod peers;
+mod progress;
+mod propose;
+mod read_barrier;
+pub mod ready;
+mod refuse;
+mod region;
+pub mod replica_record;
+mod requester;
+mod route;
+mod row_needs;
+mod serve_behind;
+mod specs;
+mod waiters;
+mod weight;
+mod write_back;
+
+pub use audience::{Audience, Nobody};
+pub use batch::{Batch, BatchBox};
+pub use catalogue::Catalogue;
+pub use command_list::{CommandList, clear_room};
+pub use context::{Context, Host, Seeds};
+pub use effect_batch::{EffectBatch, Fate, begin_entry, open_space, state_row};
+pub use effects::{DigestRequest, Effects, Grant, Load, LogJob, RowsRequest, Served};
+pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
+pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Place, Places, REGIONS_PER_CORE};
+pub use member::{Eviction, Member, Proposal, Serve, Unwritten};
+pub use membership::{Newcomers, lead, report_of, report_of_replica};
+pub use outcome::{CHANGING, Outcome, Unserved, in_doubt, too_large, try_again};
+pub use owned::OwnedRegions;
+pub use peers::{PATIENCE_MS, Peers, Wait};
+pub use progress::Progress;
+pub use propose::is_logged_as_given;
+pub use read_barrier::{Barrier, Serving};
+pub use region::{Region, RegionBox};
+pub use replica_record::{Identity, ReplicaRecord};
+pub use requester::Requester;
+pub use route::{Route, route};
+pub use row_needs::{full_refusal, lacks_room, refusal_of};
+pub use serve_behind::awaited_keys;
+pub use specs::Specs;
+pub use waiters::{Claim, Interest, Interests, Waiter, WatchFlag, attempt_for, only_key};
+pub use weight::{DataSet, Weight};
+pub use write_back::{Said, WriteBack};

@@ -1,0 +1,149 @@
+//! An entry taken apart once: loading, prefetching and executing look at its commands in turn.
+
+use base::DbIndex;
+use base::limits::DATABASES;
+use command::Command;
+use keyspace::rows::Changes;
+use replica::entry::{self, Body};
+use resp::{Args, Span};
+
+use crate::Specs;
+
+/// What an entry of the log says.
+pub(crate) enum Parsed {
+    /// A leader began its term.
+    Empty,
+    Commands(ParsedCommands),
+    /// Rows to be written; then memory follows.
+    Rows(Changes),
+    /// Keys that go if they still have these deadlines.
+    Expire(Vec<(DbIndex, Box<[u8]>, u64)>),
+    /// Every replica takes a digest of its state, under this id.
+    Digest(u64),
+}
+
+/// The commands of an entry: where in its payload their arguments are.
+#[derive(Default)]
+pub(crate) struct ParsedCommands {
+    spans: Vec<Span>,
+    commands: Vec<ParsedCommand>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct ParsedCommand {
+    pub db: DbIndex,
+    pub stat: u16,
+    /// Where in `spans` its arguments are.
+    start: u32,
+    end: u32,
+}
+
+impl ParsedCommands {
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub fn get(&self, nth: usize) -> Option<ParsedCommand> {
+        self.commands.get(nth).copied()
+    }
+
+    #[inline]
+    pub fn args<'a>(&'a self, payload: &'a [u8], command: ParsedCommand) -> Args<'a> {
+        let spans = self.spans.get(command.start as usize..command.end as usize);
+        Args::new(payload, spans.unwrap_or_default())
+    }
+
+    /// Calls `each` with every command.
+    pub fn each<'a>(
+        &'a self,
+        specs: &'a Specs,
+        payload: &'a [u8],
+        mut each: impl FnMut(&'a Command, DbIndex, Args<'a>),
+    ) {
+        for &command in &self.commands {
+            let row = specs.row(command.stat as usize);
+            each(row, command.db, self.args(payload, command));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.spans.clear();
+        self.commands.clear();
+    }
+}
+
+/// A payload and what it says.
+pub(crate) struct ParsedEntry {
+    pub stamp_ms: u64,
+    pub seed: u64,
+    pub body: Parsed,
+}
+
+/// Takes an entry apart. `room` is used again.
+pub(crate) fn parse(
+    specs: &Specs,
+    index: u64,
+    payload: &[u8],
+    room: &mut ParsedCommands,
+) -> Result<ParsedEntry, String> {
+    if payload.is_empty() {
+        return Ok(ParsedEntry {
+            stamp_ms: 0,
+            seed: 0,
+            body: Parsed::Empty,
+        });
+    }
+    let entry = entry::decode(payload)
+        .map_err(|error| format!("entry {index} of the log cannot be read: {error}"))?;
+    let check = |db: DbIndex| match db < DATABASES {
+        true => Ok(()),
+        false => Err(format!("entry {index} of the log names a database {db}")),
+    };
+    let body =
+        match entry.body {
+            Body::Rows(bytes) => {
+                let changes = Changes::decode(bytes);
+                Parsed::Rows(changes.ok_or_else(|| {
+                    format!("entry {index} of the log has rows that cannot be read")
+                })?)
+            }
+            Body::Digest(id) => Parsed::Digest(id),
+            Body::Expire(keys) => {
+                let mut expired = Vec::with_capacity(keys.len());
+                for key in keys {
+                    check(key.db)?;
+                    expired.push((key.db, key.key.into(), key.deadline_ms));
+                }
+                Parsed::Expire(expired)
+            }
+            Body::Commands(given) => {
+                let mut parsed = std::mem::take(room);
+                parsed.clear();
+                for command in given {
+                    check(command.db)?;
+                    let start = parsed.spans.len();
+                    let spans = command.spans().map(|(start, len)| Span { start, len });
+                    parsed.spans.extend(spans);
+                    let spans = parsed.spans.get(start..).unwrap_or_default();
+                    let resolved = specs.table.resolve_logged(&Args::new(payload, spans));
+                    let Ok((number, row)) = resolved else {
+                        return Err(format!(
+                            "entry {index} of the log has a command this version does not know"
+                        ));
+                    };
+                    parsed.commands.push(ParsedCommand {
+                        db: command.db,
+                        stat: specs.stat_number(number, row) as u16,
+                        start: start as u32,
+                        end: parsed.spans.len() as u32,
+                    });
+                }
+                Parsed::Commands(parsed)
+            }
+        };
+    Ok(ParsedEntry {
+        stamp_ms: entry.stamp_ms,
+        seed: entry.seed,
+        body,
+    })
+}

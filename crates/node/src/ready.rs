@@ -1,0 +1,126 @@
+//! Whether what an entry needs is in memory: keys, and the rows of big collections.
+//!
+//! A change cannot be taken back, so an entry runs only when what it reads is in memory. Which rows of
+//! a big collection a command will read is found out by running it on a view that changes nothing
+//! ([`View::rehearsal`]), until it meets no cold row, or a few times.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use base::DbIndex;
+use command::Command;
+use keyspace::rows::ColdRows;
+use keyspace::{Keyspace, Tuning, View};
+use resp::{Args, Protocol, Reply};
+
+use crate::audience::read_seed;
+use crate::parsed::{Parsed, ParsedEntry};
+use crate::{PlacedKey, Proposal, Specs, seed_of};
+
+/// Keys of an entry that are not in memory, and those of reads that run with it.
+pub(crate) fn cold_keys(
+    space: &Keyspace,
+    specs: &Specs,
+    payload: &[u8],
+    entry: &ParsedEntry,
+    proposal: Option<&Proposal>,
+) -> Vec<PlacedKey> {
+    let mut cold = Vec::new();
+    if space.is_complete() {
+        return cold;
+    }
+    let mut look = |db: DbIndex, key: &[u8]| {
+        if !space.is_resident(db, key) {
+            cold.push((db, key.into()));
+        }
+    };
+    match &entry.body {
+        Parsed::Empty | Parsed::Rows(_) | Parsed::Digest(_) => {}
+        Parsed::Expire(keys) => keys.iter().for_each(|(db, key, _)| look(*db, key)),
+        Parsed::Commands(commands) => {
+            commands.each(specs, payload, |row, db, args| {
+                row.each_key(db, &args, &mut look);
+            });
+        }
+    }
+    each_read(specs, proposal, |_, _, row, db, args| {
+        row.each_key(db, args, &mut look);
+    });
+    cold
+}
+
+/// Rows of big collections that an entry needs and that are not in memory, as far as that can be told
+/// now.
+pub(crate) fn cold_rows(
+    space: &mut Keyspace,
+    specs: &Specs,
+    tuning: &Tuning,
+    payload: &[u8],
+    entry: &ParsedEntry,
+    proposal: Option<&Proposal>,
+) -> Vec<ColdRows> {
+    if space.has_whole() {
+        space.take_wholes();
+    }
+    let Parsed::Commands(commands) = &entry.body else {
+        return Vec::new();
+    };
+    if !space.may_be_on_rows() {
+        return Vec::new();
+    }
+    space.read_cached(true);
+    let mut nth = 0;
+    commands.each(specs, payload, |row, db, args| {
+        let seed = seed_of(entry.seed, nth);
+        nth += 1;
+        if is_on_rows(space, row, db, &args) {
+            let view = View::one(space, db, entry.stamp_ms, seed, tuning);
+            rehearse(row, view, &args);
+        }
+    });
+    each_read(specs, proposal, |batch, at, row, db, args| {
+        if is_on_rows(space, row, db, args) {
+            let seed = read_seed(entry.seed, batch, at);
+            let view = View::one(space, db, entry.stamp_ms, seed, tuning);
+            rehearse(row, view, args);
+        }
+    });
+    space.read_cached(false);
+    // Keys it looked for besides those it names are not its business.
+    space.take_missing();
+    space.take_cold()
+}
+
+/// Calls `each` with every read among a proposal's commands: batch, place in it, command.
+fn each_read(
+    specs: &Specs,
+    proposal: Option<&Proposal>,
+    mut each: impl FnMut(usize, usize, &Command, DbIndex, &Args<'_>),
+) {
+    let batches = proposal.into_iter().flat_map(|it| it.batches.iter());
+    for (nth, batch) in batches.enumerate() {
+        for (at, &(stat, db)) in batch.heads.iter().enumerate() {
+            let row = specs.row(stat as usize);
+            if !row.is_write() && !batch.is_refused(at) {
+                each(nth, at, row, db, &batch.commands.args(at));
+            }
+        }
+    }
+}
+
+/// Whether a command names a big collection.
+fn is_on_rows(space: &mut Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> bool {
+    let mut found = false;
+    row.each_key(db, args, &mut |db, key| {
+        found = found || space.is_on_rows(db, key);
+    });
+    found
+}
+
+/// Runs a command on a view that changes nothing: the keyspace notes what it looks for in vain.
+pub fn rehearse(row: &Command, view: View<'_>, args: &Args<'_>) {
+    let mut reply = Reply::new(Protocol::Resp2);
+    // If it panics it will do so again, where somebody is told.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let _ = command::call(row, view.rehearsal(), args, &mut reply);
+    }));
+}

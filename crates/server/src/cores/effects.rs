@@ -1,0 +1,337 @@
+//! Where the regions of a core meet threads, files and sockets: what they ask for is carried out here,
+//! and they are told what they need to know.
+//!
+//! *Invariant*: nobody borrows the regions while effects are carried out, and what changed is told to
+//! those who watch or wait before any reply leaves.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base::Refusal;
+use keyspace::DueKey;
+use node::{
+    Batch, Context, DigestRequest, Effects, Grant, Host, Load, LogJob, Outcome, OwnedRegions,
+    Peers, ReplicaRecord, Served,
+};
+use replica::{Ready, Replica, SnapshotHead};
+use resp::Args;
+
+use super::{Answer, Call, Core, RegionId};
+use crate::cluster::leadership;
+
+/// How soon a store that was busy is tried again.
+const BUSY: Duration = Duration::from_millis(1);
+
+impl Core {
+    /// Lets the regions of this core handle something, and carries out what they ask for.
+    pub(crate) fn on_regions<T>(
+        self: &Rc<Self>,
+        handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Effects) -> T,
+    ) -> T {
+        let result = self.with_regions(handle);
+        self.carry_out();
+        result
+    }
+
+    /// As [`Core::on_regions`]; what they ask for is carried out later.
+    pub(crate) fn with_regions<T>(
+        &self,
+        handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Effects) -> T,
+    ) -> T {
+        let settings = self.settings().clone();
+        let catalogue = self.shared.catalogue.load();
+        let durable = self.shared.durable.as_ref();
+        let is_cluster = self.shared.cluster.is_some();
+        let context = Context {
+            specs: &self.shared.commands,
+            map: &self.shared.map,
+            tuning: &settings.tuning,
+            now_ms: self.now_ms(),
+            clock_ms: self.lease_ms(),
+            seeds: &self.seeds,
+            rows: durable.map(|durable| &durable.stores.rows),
+            is_cluster,
+            most_change_bytes: durable.map_or(usize::MAX, |it| it.most_change_bytes),
+            catalogue: &catalogue,
+            host: self,
+        };
+        let mut regions = self.home.borrow_mut();
+        handle(&mut regions, &context, &mut self.effects.borrow_mut())
+    }
+
+    fn carry_out(self: &Rc<Self>) {
+        let mut out = std::mem::take(&mut *self.effects.borrow_mut());
+        if std::mem::take(&mut out.has_changes) {
+            self.on_effects();
+        }
+        for job in out.jobs.drain(..) {
+            self.append(job);
+        }
+        if !out.messages.is_empty() {
+            self.gather_messages(&mut out.messages);
+        }
+        for (place, fetch) in out.fetches.drain(..) {
+            self.fetch_entries(place, fetch);
+        }
+        for (waiter, served) in out.served.drain(..) {
+            match served {
+                Served::Reply(reply) => self.answer_waiter(&waiter, Some(reply)),
+                Served::Nothing => self.answer_waiter(&waiter, None),
+                Served::LeaderChanged => self.unblock_claimed(&waiter),
+            }
+        }
+        for (batch, outcome) in out.settled.drain(..) {
+            match outcome {
+                Outcome::Done => self.finish_batch(batch),
+                Outcome::Unserved(why) => self.redirect_batch(batch, why),
+                outcome => self.refuse_batch(batch, &outcome.refusal()),
+            }
+        }
+        for (core, ticket, fate) in out.fates.drain(..) {
+            self.answer_kept(core, ticket, fate);
+        }
+        for (ticket, may_read) in out.reads.drain(..) {
+            let _ = self.tickets().deliver(ticket, Answer::Sure(may_read));
+        }
+        for load in out.loads.drain(..) {
+            self.load_for_entry(load);
+        }
+        for place in out.busy.drain(..) {
+            let core = self.clone();
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(BUSY).await;
+                core.resume(place);
+            });
+        }
+        for (place, replica) in out.snapshots_wanted.drain(..) {
+            self.on_snapshot_wanted(place, replica);
+        }
+        for (place, head) in out.installs.drain(..) {
+            self.begin_install(place, head);
+        }
+        for request in out.digests.drain(..) {
+            self.take_digest(request);
+        }
+        for request in out.rows.drain(..) {
+            self.ask_sql(request);
+        }
+        for (ticket, end) in out.row_answers.drain(..) {
+            let _ = self.tickets().deliver(ticket as usize, Answer::Table(end));
+        }
+        for grant in out.grants.drain(..) {
+            self.grant(grant);
+        }
+        let requeued = std::mem::take(&mut out.requeued);
+        let wakes = std::mem::take(&mut out.wakes);
+        let applied = std::mem::take(&mut out.applied);
+        {
+            // The room is used again, unless something was asked for meanwhile.
+            let mut next = self.effects.borrow_mut();
+            match next.is_empty() {
+                true => *next = out,
+                false => drop(out),
+            }
+        }
+        if wakes {
+            self.wake_composer();
+        } else if self.home.borrow().outgoing.is_flush_asked {
+            self.wake_composer_to_flush();
+        }
+        if !applied.is_empty() {
+            self.keep_in_bounds();
+            applied.iter().for_each(|&place| self.evict_behind(place));
+        }
+        for batch in requeued {
+            self.enqueue(batch);
+        }
+    }
+
+    /// Applying may go on.
+    pub(crate) fn resume(self: &Rc<Self>, place: RegionId) {
+        self.begin_batch();
+        self.on_regions(|regions, cx, out| regions.resume(place, cx, out));
+    }
+
+    /// Loads what an entry needs; then it is applied.
+    fn load_for_entry(self: &Rc<Self>, load: Load) {
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            core.load_home(load.place, &load.keys).await;
+            core.warm(load.rows, load.tries).await;
+            core.resume(load.place);
+        });
+    }
+
+    fn grant(self: &Rc<Self>, grant: Grant) {
+        let Grant {
+            core,
+            ticket,
+            regions,
+        } = grant;
+        if core == self.id {
+            if let Some(answer) = self.tickets().deliver(ticket, Answer::Regions(regions)) {
+                self.on_unwanted(answer);
+            }
+        } else {
+            let owner = self.id;
+            self.send(
+                core,
+                super::Message::Lent {
+                    owner,
+                    ticket,
+                    regions,
+                },
+            );
+        }
+    }
+
+    /// Passes on what a region's replica has to say, and applies what is committed.
+    pub(crate) fn drive(self: &Rc<Self>, place: RegionId) {
+        self.on_regions(|regions, cx, out| regions.drive(place, cx, out));
+    }
+
+    /// Grants what can be granted to those who wait to borrow regions.
+    pub(crate) fn grant_next(self: &Rc<Self>) {
+        self.on_regions(|regions, cx, out| regions.grant_next(cx, out));
+    }
+
+    /// The log failed: nothing of a region that is on its way will be acknowledged.
+    pub(crate) fn fail_region(self: &Rc<Self>, place: RegionId) {
+        self.on_regions(|regions, cx, out| regions.fail_region(place, cx, out));
+    }
+
+    /// Proposes the removal of keys whose time has come.
+    pub(crate) fn propose_due(self: &Rc<Self>, place: RegionId, due: &[DueKey]) {
+        if !due.is_empty() {
+            self.on_regions(|regions, cx, out| regions.propose_due(place, due, cx, out));
+        }
+    }
+
+    /// Looks after the SQL rows of a region.
+    pub(crate) fn tend(self: &Rc<Self>, place: RegionId) {
+        if self.shared.catalogue_version() == 0 && self.shared.cluster.is_none() {
+            return;
+        }
+        self.on_regions(|regions, cx, out| regions.tend(place, cx, out));
+    }
+
+    /// Answers every command of a batch with a refusal, a transaction with one.
+    pub(crate) fn refuse_batch(self: &Rc<Self>, mut batch: node::BatchBox, refusal: &Refusal) {
+        batch.replies.truncate(0);
+        batch.ends.clear();
+        if batch.together {
+            self.refuse(refusal, &mut batch.replies);
+            return self.finish_batch(batch);
+        }
+        for _ in 0..batch.heads.len() {
+            self.refuse(refusal, &mut batch.replies);
+            batch.ends.push(batch.replies.len());
+        }
+        self.finish_batch(batch);
+    }
+
+    fn append(self: &Rc<Self>, job: LogJob) {
+        let LogJob {
+            places,
+            writes,
+            is_ours,
+            clients,
+        } = job;
+        self.log(places, writes, None, (is_ours, clients));
+    }
+
+    /// Makes a digest of a region's rows on a thread of its own.
+    fn take_digest(&self, request: DigestRequest) {
+        crate::cluster::take_digest(self, request);
+    }
+}
+
+impl Host for Core {
+    fn on_command(&self, batch: &Batch, stat: usize, args: &Args<'_>, refused: bool) {
+        let call = Call {
+            row: self.shared.commands.row(stat),
+            stat,
+            db: 0,
+            client: &batch.client,
+            is_held: true,
+        };
+        self.account(stat, refused, args, &call);
+    }
+
+    fn on_refusal(&self, refusal: &Refusal) {
+        self.stats().on_error(refusal);
+    }
+
+    fn on_panic(&self) {
+        self.stats().unexpected_errors.add(1);
+    }
+
+    fn on_removed(&self, expired: u64, evicted: u64) {
+        self.stats().expired_keys.add(expired);
+        self.stats().evicted_keys.add(evicted);
+    }
+
+    fn on_proposed(&self, commands: usize) {
+        if let Some(durable) = &self.shared.durable {
+            durable.entries.fetch_add(1, Ordering::Relaxed);
+            durable
+                .commands_logged
+                .fetch_add(commands as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn on_unfit_message(&self) {
+        self.stats().unfit_messages.add(1);
+    }
+
+    fn on_ready(&self, place: RegionId, replica: &Replica, peers: &Peers, ready: &Ready) {
+        let Some(cluster) = &self.shared.cluster else {
+            return;
+        };
+        let region = peers.record.region();
+        let node_of = |id| peers.node_of(id);
+        leadership::log_change(cluster.node, region, replica, ready, node_of);
+        let is_leaderless = replica.leader().is_none();
+        if ready.leader_changed && !is_leaderless {
+            cluster.set_lost(place, false);
+        }
+        if ready.became_leader.is_some() {
+            // Everybody should hear of it soon.
+            cluster.nudge();
+        }
+        if ready.lost_leadership && is_leaderless {
+            cluster.set_lost(place, true);
+        }
+    }
+
+    fn on_members(&self, place: RegionId, _index: u64, record: &ReplicaRecord) {
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.lead_slots(record, place);
+            cluster.nudge();
+        }
+    }
+
+    fn claim_snapshot(&self, peers: &mut Peers, head: &SnapshotHead) -> bool {
+        self.claim_files(peers, head)
+    }
+
+    fn table_limits(&self) -> table::leader::Limits {
+        crate::tables::limits(&self.shared, &self.settings())
+    }
+
+    fn fail(&self, reason: &str) {
+        if let Some(durable) = &self.shared.durable {
+            durable.fail(reason);
+        }
+    }
+
+    fn failure(&self) -> Option<Refusal> {
+        self.shared.durable.as_ref()?.refusal()
+    }
+
+    fn has_failed(&self) -> bool {
+        let durable = self.shared.durable.as_ref();
+        durable.is_some_and(|durable| durable.is_failed())
+    }
+}
