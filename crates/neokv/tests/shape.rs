@@ -170,3 +170,42 @@ fn sources() -> Vec<PathBuf> {
     assert!(files.len() > 10, "looking in the wrong place");
     files
 }
+
+/// Words of a decision, its title and status included.
+const DECISION_WORDS_MAX: usize = 300;
+
+#[test]
+fn decisions_are_short_and_have_a_status() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join("docs/decisions")).expect("a folder of decisions") {
+        let path = entry.expect("an entry").path();
+        if path.ends_with("README.md") {
+            continue;
+        }
+        count += 1;
+        let shown = path.display();
+        let text = std::fs::read_to_string(&path).expect("a decision");
+        let words = text.split_whitespace().count();
+        if words > DECISION_WORDS_MAX {
+            wrong.push(format!(
+                "{shown}: {words} words (max {DECISION_WORDS_MAX}); figures belong to docs/benchmarks"
+            ));
+        }
+        let status = text.lines().find_map(|line| line.strip_prefix("Status: "));
+        if !status.is_some_and(is_decision_status) {
+            wrong.push(format!(
+                "{shown}: no line `Status: accepted`, `Status: accepted, changed by N` or `Status: replaced by N`"
+            ));
+        }
+    }
+    assert!(count > 10, "looking in the wrong place");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn is_decision_status(status: &str) -> bool {
+    let later = status
+        .strip_prefix("accepted, changed by ")
+        .or_else(|| status.strip_prefix("replaced by "));
+    status == "accepted" || later.is_some_and(|numbers| numbers.starts_with(char::is_numeric))
+}

@@ -2,7 +2,7 @@
 //!
 //! An integer of SQLite is signed. A uint64 that does not fit is kept as text of twenty digits in a column
 //! that converts nothing (`ANY` of a STRICT table): lossless, and in order, because texts sort after
-//! integers and these among themselves as their numbers (docs/decisions, "Types and guards in SQL").
+//! integers and these among themselves as their numbers (decision 19).
 
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{

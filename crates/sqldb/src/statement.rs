@@ -51,7 +51,7 @@ impl Dialect {
         }
     }
 
-    /// The type of a field's column as we make it. Nullable, without default: see docs/decisions.
+    /// The type of a field's column as we make it. Nullable, without default: decision 19.
     pub(crate) fn column_type(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Dialect::Postgres, Kind::Int64) => "bigint",
