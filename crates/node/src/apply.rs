@@ -13,7 +13,8 @@ use crate::execute::execute;
 use crate::member::Unwritten;
 use crate::parsed::{Parsed, parse};
 use crate::{
-    Context, Executed, Fate, Outcome, OwnedRegions, Place, Proposal, Region, Serving, ready,
+    Context, Executed, Executing, Fate, Outcome, OwnedRegions, Place, Proposal, Region, Serving,
+    ready,
 };
 
 /// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
@@ -232,6 +233,7 @@ impl Region {
                 keys,
                 rows,
                 tries,
+                read: None,
             });
         }
         if matches!(entry.body, Parsed::Rows(_)) || member.unwritten.is_some() {
@@ -265,7 +267,15 @@ impl Region {
             }
         };
         member.parsed = room;
-        cx.host.on_executed(self.id, index, term, &payload);
+        cx.host.on_executed(
+            self.id,
+            &member.replica,
+            &Executing {
+                index,
+                term,
+                payload: &payload,
+            },
+        );
         let (stamp_ms, digest) = match executed {
             Executed::Rows { changes, stamp_ms } => {
                 member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
@@ -342,8 +352,8 @@ impl Region {
         let mut changes = std::mem::take(&mut effects.changes);
         if let Some(committed) = member.committed.pop_front() {
             member.note(self.space.home(), index, &committed.payload);
-            let payload = &committed.payload;
-            cx.host.on_executed(self.id, index, committed.term, payload);
+            let entry = executing(&committed);
+            cx.host.on_executed(self.id, &member.replica, &entry);
         }
         member.take_feed(&mut changes);
         member.replica.on_applied(index);
@@ -371,13 +381,14 @@ impl Region {
         if let Err(error) = self.settle() {
             return self.on_write_error(error, cx);
         }
-        let member = self.member.as_deref_mut();
-        let Some(committed) = member.and_then(|member| member.committed.pop_front()) else {
+        let Some(member) = self.member.as_deref_mut() else {
             return Step::Nothing;
         };
-        let payload = &committed.payload;
-        cx.host
-            .on_executed(self.id, committed.index, committed.term, payload);
+        let Some(committed) = member.committed.pop_front() else {
+            return Step::Nothing;
+        };
+        let entry = executing(&committed);
+        cx.host.on_executed(self.id, &member.replica, &entry);
         let unwritten = self.apply_change(&committed, cx);
         if let Some(member) = self.member.as_deref_mut() {
             member.unwritten = unwritten;
@@ -402,5 +413,13 @@ impl Region {
             }
             WriteError::Failed(reason) => Step::Failed(reason),
         }
+    }
+}
+
+fn executing(committed: &replica::Committed) -> Executing<'_> {
+    Executing {
+        index: committed.index,
+        term: committed.term,
+        payload: &committed.payload,
     }
 }

@@ -62,6 +62,13 @@ impl Seeds {
     }
 }
 
+/// An entry that was executed.
+pub struct Executing<'a> {
+    pub index: u64,
+    pub term: u64,
+    pub payload: &'a [u8],
+}
+
 /// The process around the regions of a core: it counts, logs, and knows at once whether the node
 /// has failed and which files have arrived.
 pub trait Host {
@@ -83,17 +90,19 @@ pub trait Host {
     /// A message of a peer does not fit.
     fn on_unfit_message(&self) {}
 
-    /// The entry at this index was executed.
-    fn on_executed(&self, _place: Place, _index: u64, _term: u64, _payload: &[u8]) {}
-
-    /// The store has the rows of all entries up to this index.
-    fn on_settled(&self, _place: Place, _index: u64) {}
+    /// A replica has executed an entry.
+    fn on_executed(&self, _place: Place, _replica: &Replica, _entry: &Executing<'_>) {}
 
     /// A replica's role or leader may have changed, as `ready` says.
     fn on_ready(&self, _place: Place, _replica: &Replica, _peers: &Peers, _ready: &Ready) {}
 
     /// The members of a region changed.
     fn on_members(&self, _place: Place, _index: u64, _record: &ReplicaRecord) {}
+
+    /// Whether keys are not to be removed now, even if their time has come (CLIENT PAUSE).
+    fn is_expiry_paused(&self) -> bool {
+        false
+    }
 
     /// Whether the files of a snapshot that a message announces are here. They are this region's from
     /// now on.

@@ -19,7 +19,8 @@ pub struct Effects {
     pub messages: Vec<(NodeId, u64, Message)>,
     /// Entries to be read from the log; then [`crate::OwnedRegions::on_entries`].
     pub fetches: Vec<(Place, Fetch)>,
-    /// What an entry needs in memory; then [`crate::OwnedRegions::resume`].
+    /// What an entry or a read needs in memory; then [`crate::OwnedRegions::resume`], or
+    /// [`crate::OwnedRegions::resume_read`].
     pub loads: Vec<Load>,
     /// Regions whose rows the store did not take: soon [`crate::OwnedRegions::resume`].
     pub busy: Vec<Place>,
@@ -31,7 +32,8 @@ pub struct Effects {
     pub served: Vec<(Arc<Waiter>, Served)>,
     /// What became of effect batches: core, ticket.
     pub fates: Vec<(CoreId, usize, Fate)>,
-    /// Tickets of this core that wait to read a region: whether they may, or have to look again.
+    /// Tickets that wait to read a region: whether they may, or have to look again. Those beyond
+    /// [`crate::READS`] are for [`crate::OwnedRegions::resume_read`].
     pub reads: Vec<(usize, bool)>,
     /// Regions for those who waited to borrow them.
     pub grants: Vec<Grant>,
@@ -42,8 +44,11 @@ pub struct Effects {
     pub digests: Vec<DigestRequest>,
     /// For SQL.
     pub rows: Vec<RowsRequest>,
-    /// Tickets of this core that wait for SQL rows; `None`: the leader's term ended, look again.
+    /// Tickets that wait for SQL rows; `None`: the leader's term ended, look again. Those beyond
+    /// [`crate::READS`] are for [`crate::OwnedRegions::resume_read_of_rows`].
     pub row_answers: Vec<(u64, Option<End>)>,
+    /// Regions whose reads look again: [`crate::OwnedRegions::look_again`].
+    pub looks_again: Vec<Place>,
     /// Regions of which entries were applied.
     pub applied: Vec<Place>,
     /// Keys that somebody watches or waits for may have changed.
@@ -68,6 +73,8 @@ pub struct Load {
     pub rows: Vec<ColdRows>,
     /// How often such rows were met before.
     pub tries: u8,
+    /// For a read: then [`crate::OwnedRegions::resume_read`] with this ticket; else for an entry.
+    pub read: Option<usize>,
 }
 
 /// What a blocked session is told.
@@ -122,6 +129,7 @@ impl Effects {
             digests,
             rows,
             row_answers,
+            looks_again,
             applied,
             has_changes,
             wakes,
@@ -144,6 +152,7 @@ impl Effects {
             && digests.is_empty()
             && rows.is_empty()
             && row_answers.is_empty()
+            && looks_again.is_empty()
             && applied.is_empty()
     }
 }

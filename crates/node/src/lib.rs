@@ -20,7 +20,7 @@
 //! | execute | the one function that runs an entry | `execute.rs` |
 //! | settle | rows to the store, replies to the clients | `apply.rs`, `member.rs`, `audience.rs`, `refuse.rs` |
 //!
-//! Reads: `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
+//! Reads: `reads.rs`, `run.rs`, `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
 //! `effect_batch.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`.
 
 mod apply;
@@ -40,6 +40,7 @@ mod lend;
 mod map;
 mod member;
 mod membership;
+mod open;
 mod outcome;
 pub mod outgoing;
 mod owned;
@@ -48,6 +49,7 @@ mod peers;
 mod progress;
 mod propose;
 mod read_barrier;
+mod reads;
 pub mod ready;
 mod refuse;
 mod region;
@@ -55,6 +57,7 @@ pub mod replica_record;
 mod requester;
 mod route;
 mod row_needs;
+mod run;
 mod serve_behind;
 mod specs;
 mod waiters;
@@ -65,26 +68,29 @@ pub use audience::{Audience, Nobody};
 pub use batch::{Batch, BatchBox};
 pub use catalogue::Catalogue;
 pub use command_list::{CommandList, clear_room};
-pub use context::{Context, Host, Seeds};
+pub use context::{Context, Executing, Host, Seeds};
 pub use effect_batch::{EffectBatch, Fate, begin_entry, open_space, state_row};
 pub use effects::{DigestRequest, Effects, Grant, Load, LogJob, RowsRequest, Served};
 pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
 pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Place, Places, REGIONS_PER_CORE};
 pub use member::{Eviction, Member, Proposal, Serve, Unwritten};
 pub use membership::{Newcomers, lead, report_of, report_of_replica};
+pub use open::{Open, Pace};
 pub use outcome::{CHANGING, Outcome, Unserved, in_doubt, too_large, try_again};
 pub use owned::OwnedRegions;
 pub use peers::{PATIENCE_MS, Peers, Wait};
 pub use progress::Progress;
 pub use propose::is_logged_as_given;
 pub use read_barrier::{Barrier, Serving};
+pub use reads::READS;
 pub use region::{Region, RegionBox};
 pub use replica_record::{Identity, ReplicaRecord};
 pub use requester::Requester;
 pub use route::{Route, route};
 pub use row_needs::{full_refusal, lacks_room, refusal_of};
+pub use run::{Absent, Access, Again, Cold, Ran};
 pub use serve_behind::awaited_keys;
 pub use specs::Specs;
 pub use waiters::{Claim, Interest, Interests, Waiter, WatchFlag, attempt_for, only_key};
 pub use weight::{DataSet, Weight};
-pub use write_back::{Said, WriteBack};
+pub use write_back::{Said, Wanted, WriteBack};

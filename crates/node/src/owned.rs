@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::lend::Line;
 use crate::outgoing::Outgoing;
+use crate::reads::Reads;
 use crate::{BatchBox, CoreId, Map, Member, Place, Region, RegionBox};
 
 /// The regions of one core. What happens to them is in the files of this crate, one per stage.
@@ -15,6 +16,7 @@ pub struct OwnedRegions {
     pub(crate) queued: Vec<Place>,
     /// Regions whose last write is in the log and not applied yet.
     pub(crate) logged: Vec<Place>,
+    pub(crate) reads: Reads,
 }
 
 /// The places of a core.
@@ -84,6 +86,7 @@ impl OwnedRegions {
             outgoing: Outgoing::default(),
             queued: Vec::new(),
             logged: Vec::new(),
+            reads: Reads::default(),
         };
         regions.into_iter().for_each(|region| owned.add(region));
         owned
@@ -128,6 +131,12 @@ impl OwnedRegions {
     #[inline]
     pub fn region_mut(&mut self, place: Place) -> Option<&mut Region> {
         self.slots.region_mut(place)
+    }
+
+    /// As [`OwnedRegions::region_mut`], to look at it.
+    pub fn region(&self, place: Place) -> Option<&Region> {
+        let at = self.slots.position(place)?;
+        self.slots.all.get(at)?.region.as_deref()
     }
 
     /// The part in the log of a region that is this core's and not lent.

@@ -159,6 +159,7 @@ impl OwnedRegions {
     /// A region is home again: what its peers said meanwhile is heard, and those who wait to read it look
     /// again.
     pub fn unpark(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
+        self.look_again(place, cx, out);
         if !cx.is_cluster {
             return;
         }
@@ -204,6 +205,7 @@ impl OwnedRegions {
             self.give_up_waiting(place, cx, out);
             self.propose(place, cx, out);
         }
+        self.give_up_reads(cx, out);
         self.grant_next(cx, out);
     }
 

@@ -16,11 +16,11 @@
 //! every row it names is cached and no entry on its way lets one go, so applying it never has to wait for
 //! SQL. Nothing is tended while memory is ahead of the log.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Refusal;
 use table::entry::{Entry, Found};
-use table::leader::{Action, End, Fault, Leader, Numbers, Read, Wrote};
+use table::leader::{Action, End, Failure, Fault, Leader, Numbers, Read, Wrote};
 use table::rows::{Applied, What};
 use table::{Departing, RowId, Rows};
 
@@ -48,6 +48,8 @@ pub struct WriteBack {
     behind: Vec<BatchBox>,
     /// Batches that wait until rows are cached.
     loading: Vec<Loading>,
+    /// Tickets of the host, each with how many rows it still waits for.
+    wishes: BTreeMap<u64, Wish>,
     last_ticket: u64,
     /// Tickets of the host's tasks that wait for a `Done`.
     pub waiting: BTreeSet<u64>,
@@ -56,11 +58,28 @@ pub struct WriteBack {
     out: Vec<Action>,
 }
 
+/// A ticket of the host that waits for several rows.
+#[derive(Default)]
+struct Wish {
+    rows: BTreeSet<u64>,
+    failure: Option<Failure>,
+}
+
 /// A batch that waits for rows: the ticket of each, and those that cannot be had.
 struct Loading {
     batch: BatchBox,
     rows: Vec<(u64, RowId)>,
     failed: Vec<(RowId, Refusal)>,
+}
+
+/// What became of a wish for SQL rows.
+pub enum Wanted {
+    /// The ticket is answered when all of them are cached, or one cannot be had.
+    Waits,
+    Cached,
+    Failed(Failure),
+    /// Only a leader loads rows.
+    NotLeader,
 }
 
 /// An answer of SQL.
@@ -87,6 +106,7 @@ impl WriteBack {
             departing: Departing::default(),
             behind: Vec::new(),
             loading: Vec::new(),
+            wishes: BTreeMap::new(),
             last_ticket: OWN_TICKETS,
             waiting: BTreeSet::new(),
             letters: Vec::new(),
@@ -153,6 +173,56 @@ impl WriteBack {
         self.loading.push(loading);
     }
 
+    /// The ticket is answered once when all these rows are cached, or one of them cannot be had.
+    fn want(
+        &mut self,
+        ids: &[RowId],
+        ticket: u64,
+        rows: &Rows,
+        deadline_ms: u64,
+        now_ms: u64,
+    ) -> Wanted {
+        let mut wish = Wish::default();
+        for id in ids {
+            if rows.get(id).is_some() {
+                continue;
+            }
+            self.last_ticket += 1;
+            let own = self.last_ticket;
+            match self.leader.want(rows, id, own, deadline_ms, now_ms) {
+                Ok(()) => {
+                    wish.rows.insert(own);
+                }
+                Err(failure) => wish.failure = Some(failure),
+            }
+        }
+        match (wish.rows.is_empty(), wish.failure.take()) {
+            (true, Some(failure)) => Wanted::Failed(failure),
+            (true, None) => Wanted::Cached,
+            (false, failure) => {
+                wish.failure = failure;
+                self.wishes.insert(ticket, wish);
+                Wanted::Waits
+            }
+        }
+    }
+
+    /// A row of a wish has come, or cannot be had; the ticket, if that was the last.
+    fn on_wish(&mut self, own: u64, end: &End) -> Option<(u64, End)> {
+        let mut wishes = self.wishes.iter_mut();
+        let (&ticket, wish) = wishes.find(|(_, wish)| wish.rows.contains(&own))?;
+        wish.rows.remove(&own);
+        if let End::Failed(failure) = end {
+            wish.failure = Some(failure.clone());
+        }
+        if !wish.rows.is_empty() {
+            return None;
+        }
+        let wish = self.wishes.remove(&ticket)?;
+        let end = wish.failure.map_or(End::Ready, End::Failed);
+        Some((ticket, end))
+    }
+
     /// A ticket of a batch that waits here is over.
     fn on_loaded(&mut self, ticket: u64, end: End) {
         let has_it = |it: &&mut Loading| it.rows.iter().any(|(of, _)| *of == ticket);
@@ -206,6 +276,7 @@ impl WriteBack {
     pub fn is_busy(&self, rows: &Rows) -> bool {
         !self.waiting.is_empty()
             || !self.loading.is_empty()
+            || !self.wishes.is_empty()
             || self.has_proposals()
             || rows.dirty().next().is_some()
     }
@@ -215,7 +286,12 @@ impl WriteBack {
         for action in std::mem::take(&mut self.out) {
             match action {
                 Action::Propose(entry) => self.proposals.push_back(entry),
-                Action::Done { ticket, end } if ticket > OWN_TICKETS => self.on_loaded(ticket, end),
+                Action::Done { ticket, end } if ticket > OWN_TICKETS => {
+                    match self.on_wish(ticket, &end) {
+                        Some((ticket, end)) => out.row_answers.push((ticket, Some(end))),
+                        None => self.on_loaded(ticket, end),
+                    }
+                }
                 Action::Done { ticket, end } => {
                     self.waiting.remove(&ticket);
                     out.row_answers.push((ticket, Some(end)));
@@ -232,7 +308,8 @@ impl WriteBack {
     /// Everything that waits looks again.
     fn close(self, out: &mut Effects) {
         let letters = self.letters.into_iter().map(|(_, ticket)| ticket as u64);
-        let tickets = self.waiting.into_iter().chain(letters);
+        let wishes = self.wishes.into_keys();
+        let tickets = self.waiting.into_iter().chain(letters).chain(wishes);
         out.row_answers.extend(tickets.map(|ticket| (ticket, None)));
         out.requeued.extend(self.behind);
         out.requeued
@@ -281,6 +358,20 @@ impl Region {
             .filter(|write_back| write_back.term == term)
     }
 
+    /// Asks for SQL rows; the ticket is answered if they have to be loaded.
+    pub fn want_rows(&mut self, ids: &[RowId], ticket: u64, cx: &Context<'_>) -> Wanted {
+        let rows = self.space.table_rows();
+        let member = self.member.as_deref_mut();
+        let write_back = member.and_then(|member| member.write_back.as_deref_mut());
+        match (write_back, rows) {
+            (Some(write_back), Some(rows)) => {
+                let deadline_ms = cx.now_ms + crate::row_needs::LOAD_MS;
+                write_back.want(ids, ticket, rows, deadline_ms, cx.now_ms)
+            }
+            _ => Wanted::NotLeader,
+        }
+    }
+
     /// Numbers of a region that has a write-back.
     pub fn table_numbers(&mut self, now_ms: u64) -> Option<Numbers> {
         let write_back = self.member.as_mut()?.write_back.as_deref_mut()?;
@@ -319,7 +410,10 @@ impl Region {
         }
         if self.space.tables_in_quarantine().is_some() {
             // Commands on rows are told so; the others need not wait for schemas.
-            self.catalogue_seen = cx.catalogue.version;
+            if self.catalogue_seen != cx.catalogue.version {
+                self.catalogue_seen = cx.catalogue.version;
+                out.looks_again.push(self.id);
+            }
             return false;
         }
         let now_ms = cx.now_ms;
@@ -346,6 +440,7 @@ impl Region {
             let propose = |entry| proposals.push_back(entry);
             if write_back.follow.follow(cx.catalogue, rows, propose) {
                 self.catalogue_seen = cx.catalogue.version;
+                out.looks_again.push(self.id);
                 composes = true; // commands wait for this
             }
         }

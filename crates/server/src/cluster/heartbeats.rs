@@ -25,7 +25,7 @@ use prost::Message;
 use transport::{CallError, Target};
 
 use super::chair::Word;
-use super::regions::{self, Pace, Task};
+use super::regions::{self, Task};
 use super::seats::{self, Identity, ReplicaRecord};
 use super::sizes::Sizes;
 use super::tables::take_tables;
@@ -33,6 +33,7 @@ use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
 use crate::Shared;
 use crate::durable::forget_log;
 use crate::shared::{now_ms, random_seed};
+use node::Pace;
 
 const BEAT: Duration = Duration::from_secs(1);
 /// Orders and changes make the next heartbeat come sooner, but not at once: more may follow.

@@ -212,6 +212,11 @@ impl Core {
 
     /// Answers every command of a batch with where it should go. None of them has happened.
     pub(crate) fn redirect_batch(self: &Rc<Self>, mut batch: BatchBox, why: Unserved) {
+        if !batch.writes {
+            // Reads before may have been answered.
+            self.refuse_rest(&mut batch, why);
+            return self.finish_batch(batch);
+        }
         batch.replies.truncate(0);
         batch.ends.clear();
         for (at, &(stat, _)) in batch.heads.iter().enumerate() {

@@ -14,9 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use base::cluster::RegionId as WideId;
 use keyspace::rows::{Changes, Family, State, Tier, layout};
-use node::replica_record::descriptor_of;
-use node::{Member, Peers, Progress, open_space};
-use replica::{FOUNDED, Position, Replica, ReplicaConfig};
+use node::{Open, Pace, Progress};
 
 use super::seats::{self, ReplicaRecord};
 use super::snapshots::Done;
@@ -66,29 +64,6 @@ impl Table {
             .iter()
             .map(|(&region, &place)| (region, place))
             .collect()
-    }
-}
-
-/// How replicas of this node are driven.
-#[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    pub tick_ms: u64,
-    pub election_ticks: usize,
-    pub heartbeat_ticks: usize,
-    pub quiet_ticks: usize,
-    /// Of the log, for members that lag.
-    pub keep_entries: u64,
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
-            tick_ms: 100,
-            election_ticks: 10,
-            heartbeat_ticks: 2,
-            quiet_ticks: 30,
-            keep_entries: 10_000,
-        }
     }
 }
 
@@ -142,48 +117,19 @@ pub fn open(
     pace: Pace,
     seed: u64,
 ) -> Result<RegionBox, String> {
-    let home = seat.region();
-    let space = open_space(&stores.rows, home, seed)?;
-    let mut seat = seat.clone();
-    let state = space.state();
-    if let Some(descriptor) = descriptor_of(&state) {
-        seat.descriptor = descriptor;
-    }
-    let (first, last) = stores.log.span(home).unwrap_or_default();
-    let is_installed = state.applied_index > last || state.applied_index + 1 == first;
-    if is_installed && state.applied_index > seat.snapshot_index {
-        // A snapshot was installed, and the node ended before its log began behind it, or before
-        // rows of what the log has behind it were on disk: the seat does not know of it.
-        seat.take_state(&state);
-    } else if state.applied_index == 0 && seat.snapshot_index > FOUNDED.index {
-        // It was begun to be installed and its files are gone: this replica knows nothing.
-        seat.set_snapshot(Position::default());
-    }
-    let config = ReplicaConfig {
-        region: home,
-        replica: seat.replica,
-        members: seat.members(space.applied_index()),
-        applied: space.applied_index(),
-        snapshot: seat.snapshot(),
+    let open = Open {
+        rows: &stores.rows,
+        log: &*stores.log,
+        progress,
+        pace,
+        feed: stores.feed,
+        clock_ms: clock_ms(),
         seed,
-        now_ms: clock_ms(),
-        tick_ms: pace.tick_ms,
-        election_ticks: pace.election_ticks,
-        heartbeat_ticks: pace.heartbeat_ticks,
-        quiet_ticks: pace.quiet_ticks,
-        keep_entries: pace.keep_entries,
-        // One that no frame between nodes could carry would stop the region.
-        max_entry_bytes: super::start::FRAME_BYTES - (1 << 20),
-        ..ReplicaConfig::default()
     };
-    let replica = Replica::new(config, &*stores.log)
-        .map_err(|error| format!("region {home} cannot be opened: {error}"))?;
-    progress.set_region(place, home, space.applied_index());
-    let (rows, stamp_ms) = (stores.rows.clone(), space.last_stamp_ms());
-    let mut member = Member::new(replica, stamp_ms, rows, progress.clone());
-    member.feed = stores.feed.then(Changes::new);
-    member.peers = Some(Box::new(Peers::new(seat)));
-    Ok(Box::new(Region::durable(place, space, Box::new(member))))
+    open.region(seat, place, |config| {
+        // One that no frame between nodes could carry would stop the region.
+        config.max_entry_bytes = super::start::FRAME_BYTES - (1 << 20);
+    })
 }
 
 impl Cluster {

@@ -21,7 +21,7 @@ use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Tar
 
 use super::chair::{self, Minutes, Word};
 use super::heartbeats::{Node, Nudge, ask_to_join};
-use super::regions::{self, MOST_PLACES, Pace, Task};
+use super::regions::{self, MOST_PLACES, Task};
 use super::seats::{self, Identity};
 use super::snapshots;
 use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
@@ -32,7 +32,7 @@ use crate::settings::Settings;
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
 use crate::{Commands, Shared, listener};
-use node::Progress;
+use node::{Pace, Progress};
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;

@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
-use node::{Batch, Route, Unserved, route};
+use node::{Absent, Batch, Ran, Route, Unserved, route};
 
 use super::Core;
 use super::mailbox::Message;
 use super::prefetch::{AHEAD_KEYS, Coming};
-use super::run::{Absent, Call, Ran};
+use super::run::Call;
 use super::tickets::{Answer, Ticket};
 use crate::cluster::Cluster;
 
@@ -27,27 +27,22 @@ impl Core {
             self.enqueue(batch);
             return;
         }
-        let Err(mut why) = self.run_batch(&mut batch, false) else {
+        if self.shared.durable.is_some() {
+            return self.on_regions(|regions, cx, out| regions.read(batch, cx, out));
+        }
+        let Err(mut why) = self.run_batch(&mut batch) else {
             self.finish_batch(batch);
             return;
         };
         let core = self.clone();
         tokio::task::spawn_local(async move {
             loop {
-                let mut is_sure = false;
                 match why {
-                    Absent::Lent => core.run_held(&mut batch).await,
+                    Absent::Lent | Absent::Unconfirmed(_) => core.run_held(&mut batch).await,
                     Absent::Cold(cold) => core.bring(*cold).await,
-                    Absent::Unsure(region) => match core.sure(region, batch.readonly).await {
-                        Ok(()) => is_sure = true,
-                        Err(why) => {
-                            core.refuse_rest(&mut batch, why);
-                            break;
-                        }
-                    },
                 }
                 core.begin_batch();
-                match core.run_batch(&mut batch, is_sure) {
+                match core.run_batch(&mut batch) {
                     Ok(()) => break,
                     Err(again) => why = again,
                 }
@@ -88,7 +83,7 @@ impl Core {
     }
 
     /// Runs commands until the end, or until one needs a region that is lent.
-    fn run_batch(self: &Rc<Self>, batch: &mut Batch, is_sure: bool) -> Result<(), Absent> {
+    fn run_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), Absent> {
         let map = &self.shared.map;
         let mut regions = Vec::new();
         while batch.ends.len() < batch.heads.len() {
@@ -112,11 +107,9 @@ impl Core {
                 self.refuse(&refusal, replies);
             } else {
                 let route = route(map, row, &args, &mut regions);
-                self.is_sure.set(is_sure);
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     self.run_here(route, &regions, &call, &args, replies)
                 }));
-                self.is_sure.set(false);
                 match ran {
                     Ok(Ok(_)) => {}
                     Ok(Err(absent)) => return Err(absent),
@@ -145,7 +138,7 @@ impl Core {
         batch.ends.push(batch.replies.len());
     }
 
-    fn refuse_rest(&self, batch: &mut Batch, why: Unserved) {
+    pub(crate) fn refuse_rest(&self, batch: &mut Batch, why: Unserved) {
         while batch.ends.len() < batch.heads.len() {
             self.refuse_next(batch, why);
         }

@@ -12,10 +12,11 @@ use base::Refusal;
 use keyspace::DueKey;
 use node::{
     Batch, Context, DigestRequest, Effects, Grant, Host, Load, LogJob, Outcome, OwnedRegions,
-    Peers, ReplicaRecord, Served,
+    Peers, READS, ReplicaRecord, Served, refusal_of,
 };
 use replica::{Ready, Replica, SnapshotHead};
 use resp::Args;
+use table::leader::End;
 
 use super::{Answer, Call, Core, RegionId};
 use crate::cluster::leadership;
@@ -92,10 +93,18 @@ impl Core {
             self.answer_kept(core, ticket, fate);
         }
         for (ticket, may_read) in out.reads.drain(..) {
-            let _ = self.tickets().deliver(ticket, Answer::Sure(may_read));
+            match ticket > READS {
+                true => self.on_regions(|regions, cx, out| {
+                    regions.resume_read(ticket, may_read, cx, out);
+                }),
+                false => drop(self.tickets().deliver(ticket, Answer::Sure(may_read))),
+            }
+        }
+        for place in out.looks_again.drain(..) {
+            self.on_regions(|regions, cx, out| regions.look_again(place, cx, out));
         }
         for load in out.loads.drain(..) {
-            self.load_for_entry(load);
+            self.load(load);
         }
         for place in out.busy.drain(..) {
             let core = self.clone();
@@ -117,7 +126,18 @@ impl Core {
             self.ask_sql(request);
         }
         for (ticket, end) in out.row_answers.drain(..) {
-            let _ = self.tickets().deliver(ticket as usize, Answer::Table(end));
+            let ticket = ticket as usize;
+            if ticket <= READS {
+                let _ = self.tickets().deliver(ticket, Answer::Table(end));
+                continue;
+            }
+            let failure = match end {
+                Some(End::Failed(failure)) => Some(refusal_of(failure)),
+                _ => None,
+            };
+            self.on_regions(|regions, cx, out| {
+                regions.resume_read_of_rows(ticket, failure, cx, out);
+            });
         }
         for grant in out.grants.drain(..) {
             self.grant(grant);
@@ -153,13 +173,21 @@ impl Core {
         self.on_regions(|regions, cx, out| regions.resume(place, cx, out));
     }
 
-    /// Loads what an entry needs; then it is applied.
-    fn load_for_entry(self: &Rc<Self>, load: Load) {
+    /// Loads what an entry or a read needs; then it goes on.
+    fn load(self: &Rc<Self>, load: Load) {
         let core = self.clone();
         tokio::task::spawn_local(async move {
             core.load_home(load.place, &load.keys).await;
             core.warm(load.rows, load.tries).await;
-            core.resume(load.place);
+            match load.read {
+                None => core.resume(load.place),
+                Some(ticket) => {
+                    core.begin_batch();
+                    core.on_regions(|regions, cx, out| {
+                        regions.resume_read(ticket, false, cx, out);
+                    });
+                }
+            }
         });
     }
 
@@ -310,6 +338,10 @@ impl Host for Core {
             cluster.lead_slots(record, place);
             cluster.nudge();
         }
+    }
+
+    fn is_expiry_paused(&self) -> bool {
+        self.shared.is_expiry_paused(self.now_ms())
     }
 
     fn claim_snapshot(&self, peers: &mut Peers, head: &SnapshotHead) -> bool {

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use base::DbIndex;
 use keyspace::{Keyspace, Router, View};
-use node::{EffectBatch, Map, Place, Region, RegionBox, begin_entry};
+use node::{EffectBatch, Map, Place, Ran, Region, RegionBox, begin_entry};
 use resp::{Args, Reply};
 
 use super::mailbox::Message;
-use super::run::{Call, Ran};
+use super::run::Call;
 use super::tickets::{Answer, Ticket};
 use super::{Core, CoreId};
 
@@ -274,7 +274,7 @@ impl Held {
     pub fn with_view_only<T>(&mut self, db: DbIndex, run: impl FnOnce(View<'_>) -> T) -> T {
         let core = &self.core;
         let settings = core.settings().clone();
-        let (now_ms, seed) = (core.now_ms(), core.again.take().seed(core));
+        let (now_ms, seed) = (core.now_ms(), core.again.take().seed(&core.seeds));
         if let [region] = &mut self.regions[..] {
             let space = &mut region.space;
             return run(View::one(space, db, now_ms, seed, &settings.tuning));

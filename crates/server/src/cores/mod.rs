@@ -48,12 +48,12 @@ pub use followers::{Followers, FollowersStanding};
 pub use lend::Held;
 pub use mailbox::{CREDITS, Mailbox, Message};
 pub use node::{
-    Batch, BatchBox, Claim, CommandList as Kept, CoreId, MOST_REGIONS, Map, NOWHERE,
-    OwnedRegions as Home, Place as RegionId, Places, REGIONS_PER_CORE, Region, RegionBox, Route,
-    Waiter, WatchFlag, only_key, route,
+    Absent, Again, Batch, BatchBox, Claim, Cold, CommandList as Kept, CoreId, MOST_REGIONS, Map,
+    NOWHERE, OwnedRegions as Home, Place as RegionId, Places, REGIONS_PER_CORE, Ran, Region,
+    RegionBox, Route, Waiter, WatchFlag, only_key, route,
 };
 pub(crate) use prefetch::{AHEAD_KEYS, Coming};
-pub use run::{Absent, Again, Call, Cold, Ran, call_function};
+pub use run::{Call, call_function};
 pub(crate) use start::serve;
 pub use start::{Server, StartError, start, start_durable};
 pub use tally::Tally;

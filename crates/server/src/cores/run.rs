@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 
 use base::{DbIndex, Refusal};
 use command::{Attempt, Command, Flags, Traits};
-use keyspace::rows::ColdRows;
 use keyspace::{DueKey, Keyspace, View};
-use node::{Requester, Route};
+use node::{Absent, Access, Ran, Requester, Route};
 use resp::{Args, Reply};
 
 use super::{Core, RegionId};
@@ -22,84 +21,6 @@ pub struct Call<'a> {
     pub client: &'a Requester,
     /// The regions are held: nothing comes in between.
     pub is_held: bool,
-}
-
-/// What became of a command. Its reply, or its refusal, is written unless it was `Empty`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ran {
-    Done,
-    Refused,
-    /// A blocking command found nothing; nothing is written.
-    Empty,
-}
-
-/// Why a command cannot run now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Absent {
-    /// A region it needs is lent.
-    Lent,
-    /// The region has to prove first that it may be read (cluster).
-    Unsure(RegionId),
-    /// It looked for something that is not in memory; nothing is written.
-    Cold(Box<Cold>),
-}
-
-/// What a command needs that is not in memory.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cold {
-    pub region: RegionId,
-    pub keys: Vec<(DbIndex, Box<[u8]>)>,
-    pub rows: Vec<ColdRows>,
-    /// Rows of tables.
-    pub table_rows: Vec<table::RowId>,
-    /// Whether the region has to hear first which tables there are.
-    pub is_behind: bool,
-    /// For the next attempt.
-    pub again: Again,
-}
-
-/// A command that is run again, because of what it missed the last time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Again {
-    /// How often it met cold rows.
-    tries: u8,
-    /// It makes the same choices as before: other rows would be cold again.
-    seed: Option<u64>,
-}
-
-/// Blocks that are warmed may be gone again when the command runs: after so many attempts it waits for
-/// the disk itself.
-const COLD_TRIES: u8 = 16;
-
-impl Again {
-    pub fn tries(self) -> u8 {
-        self.tries
-    }
-
-    /// Whether reads are to stop where memory ends.
-    pub fn stops(self) -> bool {
-        self.tries < COLD_TRIES
-    }
-
-    /// For a command whose every attempt makes the same choices.
-    pub fn chosen(seed: u64) -> Again {
-        Again {
-            tries: 0,
-            seed: Some(seed),
-        }
-    }
-
-    /// Randomness for this attempt.
-    pub fn seed(self, core: &Core) -> u64 {
-        self.seed.unwrap_or_else(|| core.next_seed())
-    }
-
-    pub fn next(self) -> Again {
-        Again {
-            tries: self.tries.saturating_add(1),
-            ..self
-        }
-    }
 }
 
 impl Core {
@@ -117,68 +38,31 @@ impl Core {
             let Some(region) = home.region_mut(region) else {
                 return Err(Absent::Lent);
             };
-            if self.shared.cluster.is_some()
-                && !region.may_read(self.is_sure.take(), self.boot_ms())
-            {
-                return Err(Absent::Unsure(region.id));
-            }
-            if region.is_behind(self.shared.catalogue_version()) {
-                return Err(Absent::Cold(Box::new(Cold {
-                    region: region.id,
-                    is_behind: true,
-                    ..Cold::default()
-                })));
-            }
             let row_failure = self.row_failure.take();
-            let before = reply.len();
             let settings = self.settings();
-            let again = self.again.take();
-            let seed = again.seed(self);
-            region.space.read_cached(again.stops());
-            let view = View::one(
-                &mut region.space,
-                call.db,
-                self.now_ms(),
-                seed,
-                &settings.tuning,
-            );
-            let ran = self.invoke(call, view, args, reply);
-            region.space.read_cached(false);
-            if region.space.has_missing_rows() {
-                let table_rows = region.space.take_missing_rows();
-                reply.truncate(before);
-                if let Some(refusal) = row_failure {
-                    self.refuse(&refusal, reply);
+            let is_cluster = self.shared.cluster.is_some();
+            let access = Access {
+                row: call.row,
+                db: call.db,
+                args,
+                now_ms: self.now_ms(),
+                tuning: &settings.tuning,
+                again: self.again.take(),
+                clock_ms: is_cluster.then(|| self.boot_ms()),
+                is_confirmed: is_cluster && self.is_sure.take(),
+                catalogue_version: self.shared.catalogue_version(),
+            };
+            let invoke = |view: View<'_>, reply: &mut Reply| self.invoke(call, view, args, reply);
+            let ran = match region.run(&access, &self.seeds, reply, invoke) {
+                Ok(ran) => ran,
+                Err(Absent::Cold(cold)) if !cold.table_rows.is_empty() && row_failure.is_some() => {
+                    if let Some(refusal) = row_failure {
+                        self.refuse(&refusal, reply);
+                    }
                     return Ok(Ran::Refused);
                 }
-                return Err(Absent::Cold(Box::new(Cold {
-                    region: region.id,
-                    table_rows,
-                    ..Cold::default()
-                })));
-            }
-            if region.space.has_missing() {
-                reply.truncate(before);
-                let rows = region.space.take_cold();
-                let mut keys = region.space.take_missing();
-                if !keys.is_empty() {
-                    // All keys of the command come together: one by one, the next could push out
-                    // the last.
-                    call.row
-                        .each_key(call.db, args, &mut |db, key| keys.push((db, key.into())));
-                }
-                let tries = again.tries + u8::from(!rows.is_empty());
-                return Err(Absent::Cold(Box::new(Cold {
-                    region: region.id,
-                    keys,
-                    rows,
-                    again: Again {
-                        tries,
-                        seed: Some(seed),
-                    },
-                    ..Cold::default()
-                })));
-            }
+                Err(absent) => return Err(absent),
+            };
             let mut met = Vec::new();
             if region.space.has_met_due() {
                 met = self.expire_met(&mut region.space);

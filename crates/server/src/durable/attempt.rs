@@ -36,7 +36,7 @@ impl Core {
                 match why {
                     Absent::Lent => break core.look_held(&mut batch).await,
                     Absent::Cold(cold) => core.bring(*cold).await,
-                    Absent::Unsure(region) => match core.sure(region, false).await {
+                    Absent::Unconfirmed(region) => match core.sure(region, false).await {
                         Ok(()) => is_sure = true,
                         Err(why) => return core.redirect_batch(batch, why),
                     },
@@ -105,7 +105,7 @@ impl Core {
         }
         self.is_sure.set(is_sure);
         if self.shared.cluster.is_some() && !region.may_read(self.is_sure.take(), self.boot_ms()) {
-            return Err(Absent::Unsure(region.id));
+            return Err(Absent::Unconfirmed(region.id));
         }
         let ran = self.find_nothing(batch);
         if ran == Ran::Empty {

@@ -490,7 +490,7 @@ fn run_data(
             }
             Step::Slow(Slow::Hold { stat })
         }
-        Err(Absent::Unsure(region)) => Step::Slow(Slow::Unsure { region }),
+        Err(Absent::Unconfirmed(region)) => Step::Slow(Slow::Unsure { region }),
         Err(Absent::Cold(what)) => {
             *cold = Some(what);
             Step::Slow(Slow::Cold)

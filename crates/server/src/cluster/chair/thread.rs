@@ -17,13 +17,13 @@ use prost::Message;
 use replica::{Ready, Replica, ReplicaConfig};
 use transport::Reply;
 
-use super::super::regions::Pace;
 use super::super::seats::{self, ReplicaRecord};
 use super::super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
 use super::{Chair, Minutes, Word};
 use crate::Shared;
 use crate::durable::{forget_log, has_log};
 use crate::shared::random_seed;
+use node::Pace;
 
 /// What the thread begins with.
 pub struct Start {

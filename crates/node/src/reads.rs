@@ -1,0 +1,324 @@
+//! Batches of reads on one region of a durable node: they run in place, once the read barrier lets them
+//! and what they need is in memory.
+//!
+//! ```text
+//!   batch ─► run ─► region lent            ─► waits for its return ─┐
+//!             ▲     not confirmed          ─► read barrier ─────────┤
+//!             │     keys or rows not here  ─► load ─────────────────┤
+//!             │     SQL rows not cached    ─► write-back loads them ┤
+//!             └──────────────────────────────────────────────────── again
+//! ```
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+use base::Refusal;
+use command::{Attempt, Traits};
+use keyspace::View;
+use resp::Reply;
+
+use crate::effects::{Effects, Load};
+use crate::run::{Absent, Access, Again, Cold, Ran};
+use crate::write_back::Wanted;
+use crate::{
+    Barrier, Batch, BatchBox, Context, Outcome, OwnedRegions, PATIENCE_MS, Place, Unserved,
+    row_needs,
+};
+
+/// Tickets of reads; those of the host's tasks are smaller.
+pub const READS: usize = 1 << 40;
+
+/// Reads that wait, by their tickets.
+#[derive(Default)]
+pub(crate) struct Reads {
+    waiting: BTreeMap<usize, Reading>,
+    last: usize,
+}
+
+/// A batch of reads; those before `batch.ends.len()` are answered.
+pub(crate) struct Reading {
+    batch: BatchBox,
+    again: Again,
+    /// The read barrier was passed for the next attempt.
+    is_confirmed: bool,
+    /// Why the SQL rows of the next command cannot be had.
+    row_failure: Option<Refusal>,
+    /// When it began to wait, by the clock of leases; it gives up some time later.
+    since_ms: u64,
+    /// It waits for its region to come home, or for the region to learn which tables there are.
+    looks_again: bool,
+}
+
+impl Reads {
+    fn add(&mut self, reading: Reading) -> usize {
+        self.last += 1;
+        let ticket = READS + self.last;
+        self.waiting.insert(ticket, reading);
+        ticket
+    }
+}
+
+impl OwnedRegions {
+    /// A batch of reads on one region has come.
+    pub fn read(&mut self, batch: BatchBox, cx: &Context<'_>, out: &mut Effects) {
+        let reading = Reading {
+            batch,
+            again: Again::default(),
+            is_confirmed: false,
+            row_failure: None,
+            since_ms: cx.clock_ms,
+            looks_again: false,
+        };
+        self.go_on_reading(reading, cx, out);
+    }
+
+    /// What a read waited for has come: the barrier is passed or has to be asked again, what it needs is
+    /// loaded.
+    pub fn resume_read(
+        &mut self,
+        ticket: usize,
+        is_confirmed: bool,
+        cx: &Context<'_>,
+        out: &mut Effects,
+    ) {
+        if let Some(mut reading) = self.reads.waiting.remove(&ticket) {
+            reading.is_confirmed = is_confirmed;
+            self.go_on_reading(reading, cx, out);
+        }
+    }
+
+    /// SQL rows that a read waited for are cached, or cannot be had.
+    pub fn resume_read_of_rows(
+        &mut self,
+        ticket: usize,
+        failure: Option<Refusal>,
+        cx: &Context<'_>,
+        out: &mut Effects,
+    ) {
+        if let Some(mut reading) = self.reads.waiting.remove(&ticket) {
+            reading.row_failure = failure;
+            self.go_on_reading(reading, cx, out);
+        }
+    }
+
+    /// Reads of a region that came home, or learned which tables there are, look again.
+    pub fn look_again(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
+        let waiting = self.reads.waiting.iter();
+        let of_place = waiting.filter(|(_, it)| it.looks_again && it.batch.region == place);
+        let tickets: Vec<usize> = of_place.map(|(&ticket, _)| ticket).collect();
+        for ticket in tickets {
+            self.resume_read(ticket, false, cx, out);
+        }
+    }
+
+    /// Reads that have waited too long for a leader are told.
+    pub(crate) fn give_up_reads(&mut self, cx: &Context<'_>, out: &mut Effects) {
+        let is_over = |reading: &Reading| reading.since_ms + PATIENCE_MS < cx.clock_ms;
+        let over = self.reads.waiting.extract_if(.., |_, it| is_over(it));
+        let outcome = Outcome::Unserved(Unserved::Down);
+        out.settled
+            .extend(over.map(|(_, it)| (it.batch, outcome.clone())));
+    }
+
+    fn go_on_reading(&mut self, mut reading: Reading, cx: &Context<'_>, out: &mut Effects) {
+        let place = reading.batch.region;
+        loop {
+            let why = match self.run_reads(&mut reading, cx, out) {
+                Ok(()) => return out.settled.push((reading.batch, Outcome::Done)),
+                Err(why) => why,
+            };
+            reading.looks_again = false;
+            match why {
+                Absent::Lent if self.is_used(place) => {
+                    reading.looks_again = true;
+                    self.reads.add(reading);
+                    return;
+                }
+                Absent::Lent => {
+                    let outcome = Outcome::Unserved(Unserved::Elsewhere);
+                    return out.settled.push((reading.batch, outcome));
+                }
+                Absent::Unconfirmed(_) => {
+                    let anywhere = reading.batch.readonly;
+                    let ticket = self.reads.add(reading);
+                    let barrier = match cx.host.has_failed() {
+                        true => Barrier::Unserved(Unserved::Elsewhere),
+                        false => self.read_barrier(place, anywhere, ticket, cx, out),
+                    };
+                    if barrier == Barrier::Wait {
+                        return;
+                    }
+                    let Some(waiting) = self.reads.waiting.remove(&ticket) else {
+                        return; // answered already
+                    };
+                    reading = waiting;
+                    if let Barrier::Unserved(why) = barrier {
+                        let outcome = Outcome::Unserved(why);
+                        return out.settled.push((reading.batch, outcome));
+                    }
+                    reading.is_confirmed = true;
+                }
+                Absent::Cold(cold) => match self.bring(*cold, reading, cx, out) {
+                    Some(again) => reading = again,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Asks for what a read needs; given back if it may look again at once.
+    fn bring(
+        &mut self,
+        cold: Cold,
+        mut reading: Reading,
+        cx: &Context<'_>,
+        out: &mut Effects,
+    ) -> Option<Reading> {
+        let place = reading.batch.region;
+        if cold.is_behind {
+            self.tend(place, cx, out);
+            let region = self.region_mut(place);
+            if region.is_some_and(|region| region.is_behind(cx.catalogue.version)) {
+                reading.looks_again = true;
+                self.reads.add(reading);
+                return None;
+            }
+            return Some(reading);
+        }
+        if !cold.table_rows.is_empty() {
+            let ticket = self.reads.add(reading);
+            let region = self.region_mut(place);
+            let wanted = match region {
+                Some(region) => region.want_rows(&cold.table_rows, ticket as u64, cx),
+                None => Wanted::NotLeader,
+            };
+            match wanted {
+                Wanted::Waits => self.tend(place, cx, out),
+                Wanted::Cached => return self.reads.waiting.remove(&ticket),
+                Wanted::Failed(failure) => {
+                    let failure = Some(row_needs::refusal_of(failure));
+                    let mut reading = self.reads.waiting.remove(&ticket)?;
+                    reading.row_failure = failure;
+                    return Some(reading);
+                }
+                Wanted::NotLeader => {
+                    let reading = self.reads.waiting.remove(&ticket)?;
+                    let outcome = Outcome::Unserved(Unserved::Elsewhere);
+                    out.settled.push((reading.batch, outcome));
+                }
+            }
+            return None;
+        }
+        reading.again = cold.again;
+        let ticket = self.reads.add(reading);
+        out.loads.push(Load {
+            place,
+            keys: cold.keys,
+            rows: cold.rows,
+            tries: cold.again.tries().saturating_sub(1),
+            read: Some(ticket),
+        });
+        None
+    }
+
+    /// Runs what is left of a batch.
+    fn run_reads(
+        &mut self,
+        reading: &mut Reading,
+        cx: &Context<'_>,
+        out: &mut Effects,
+    ) -> Result<(), Absent> {
+        let Reading {
+            batch,
+            again,
+            is_confirmed,
+            row_failure,
+            ..
+        } = reading;
+        let place = batch.region;
+        let Some(region) = self.slots.region_mut(place) else {
+            return Err(Absent::Lent);
+        };
+        let mut met = Vec::new();
+        while let Some(&(stat, db)) = batch.heads.get(batch.ends.len()) {
+            let at = batch.ends.len();
+            let row = cx.specs.row(stat as usize);
+            let mut replies =
+                std::mem::replace(&mut batch.replies, Reply::new(resp::Protocol::Resp2));
+            let args = batch.commands.args(at);
+            let access = Access {
+                row,
+                db,
+                args: &args,
+                now_ms: cx.now_ms,
+                tuning: cx.tuning,
+                again: std::mem::take(again),
+                clock_ms: cx.is_cluster.then_some(cx.clock_ms),
+                is_confirmed: *is_confirmed,
+                catalogue_version: cx.catalogue.version,
+            };
+            let before = replies.len();
+            let ran = region.run(&access, cx.seeds, &mut replies, |view, reply| {
+                invoke(batch, row, view, &args, reply, cx)
+            });
+            batch.replies = replies;
+            match ran {
+                Ok(ran) => {
+                    let args = batch.commands.args(at);
+                    let refused = ran == Ran::Refused;
+                    cx.host.on_command(batch, stat as usize, &args, refused);
+                }
+                Err(Absent::Cold(cold)) if !cold.table_rows.is_empty() && row_failure.is_some() => {
+                    if let Some(refusal) = row_failure.take() {
+                        batch.replies.truncate(before);
+                        cx.host.on_refusal(&refusal);
+                        batch.replies.refusal(&refusal);
+                    }
+                }
+                Err(why) => return Err(why),
+            }
+            batch.ends.push(batch.replies.len());
+            if region.space.has_met_due() {
+                match cx.host.is_expiry_paused() {
+                    true => region.space.forget_met(),
+                    false => met.append(&mut region.space.take_met()),
+                }
+            }
+        }
+        out.has_changes |= region.space.has_effects();
+        self.propose_due(place, &met, cx, out);
+        Ok(())
+    }
+}
+
+/// Calls the command's function; its refusal is written.
+fn invoke(
+    batch: &Batch,
+    row: &command::Command,
+    view: View<'_>,
+    args: &resp::Args<'_>,
+    reply: &mut Reply,
+    cx: &Context<'_>,
+) -> Ran {
+    let before = reply.len();
+    let is_untouching = batch.client.no_touch.load(Ordering::Relaxed);
+    let view = match is_untouching && !row.is(Traits::ALWAYS_TOUCHES) {
+        true => view.without_touching(),
+        false => view,
+    };
+    let ran = catch_unwind(AssertUnwindSafe(|| command::call(row, view, args, reply)));
+    let refusal = match ran {
+        Ok(Ok(Attempt::Served)) => return Ran::Done,
+        Ok(Ok(Attempt::Empty)) => return Ran::Empty,
+        Ok(Err(refusal)) => refusal,
+        Err(_) => {
+            cx.host.on_panic();
+            Refusal::new("ERR internal error")
+        }
+    };
+    reply.truncate(before);
+    cx.host.on_refusal(&refusal);
+    reply.refusal(&refusal);
+    Ran::Refused
+}
