@@ -34,10 +34,9 @@ mod view;
 mod weighing;
 mod weight;
 
-pub use collection::{Hash, LexBound, List, ScoreBound, Set, Zset};
 pub use edit::Edit;
 pub use effects::Effect;
-pub use kind::Kind;
+pub use kind::{Hash, Kind, LexBound, List, ScoreBound, Set, Zset};
 pub use memory::{Garbage, SaveEntry};
 pub use space::{DueKey, Keyspace, Router};
 pub use tables::{Kicked, RowRef};

@@ -7,8 +7,8 @@
 
 use base::{Atom, IntText};
 
-use super::list::{List, Shape};
 use super::on_rows::{self, OnRows};
+use super::{List, Shape};
 use crate::Edit;
 use crate::rows::Recorder;
 

@@ -86,7 +86,7 @@ pub(super) fn count_first(handle: &Handle, member: &[u8], is: &dyn Fn(&[u8]) -> 
     count
 }
 
-/// See [`super::zset::Zset::update`].
+/// See [`super::Zset::update`].
 pub(super) fn update(
     handle: &mut Handle,
     member: &[u8],

@@ -2,20 +2,26 @@
 //!
 //! Small ones are packed records in order (`records.rs`), found by walking; big ones are [`Ranked`]. The
 //! conversion is never undone. Scores are never NaN; 0 and −0 are equal in order and each is kept as
-//! given. A big one that was loaded from its rows stays there (`scored.rs`).
+//! given. A big one that was loaded from its rows stays there (`on_rows.rs`).
+
+mod bounds;
+mod on_rows;
+mod order;
+mod ranked;
+mod records;
+mod sorted;
 
 use std::ops::Range;
 
 use base::{Atom, IntText};
 
-use super::bounds::{LexBound, ScoreBound};
-use super::cell::Handle as CellHandle;
-use super::element::Form;
-use super::order::{Bytes, Downward, Upward};
-use super::ranked::Ranked;
-use super::records::{find, first, first_score, last, offset, put};
-use super::scored;
-use super::shape::{Look, Shape};
+pub use self::bounds::{LexBound, ScoreBound};
+use self::order::{Bytes, Downward, Upward};
+use self::ranked::Ranked;
+use self::records::{find, first, first_score, last, offset, put};
+use crate::collection::cell::Handle as CellHandle;
+use crate::collection::element::Form;
+use crate::collection::shape::{Look, Shape};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
 use crate::{Edit, Tuning};
 
@@ -70,7 +76,7 @@ impl Zset {
                 Some(first_score(&packed.run()[at..]).0)
             }
             Look::Indexed(ranked) => ranked.score(member),
-            Look::Rows(handle) => scored::score(handle, member),
+            Look::Rows(handle) => on_rows::score(handle, member),
         }
     }
 
@@ -79,7 +85,7 @@ impl Zset {
         match self.shape.look() {
             Look::Packed(packed) => find(packed.run(), &Form::of(member)).map(|(_, rank)| rank),
             Look::Indexed(ranked) => ranked.rank(member),
-            Look::Rows(handle) => scored::rank(handle, member),
+            Look::Rows(handle) => on_rows::rank(handle, member),
         }
     }
 
@@ -129,7 +135,7 @@ impl Zset {
                 ranked.order.count_scores(min.score, min.exclusive),
                 ranked.order.count_scores(max.score, !max.exclusive),
             ),
-            Look::Rows(handle) => scored::score_range(handle, min, max),
+            Look::Rows(handle) => on_rows::score_range(handle, min, max),
         };
         start..end.max(start)
     }
@@ -168,7 +174,7 @@ impl Zset {
                 }
             }
             (LexBound::Included(member) | LexBound::Excluded(member), Look::Rows(handle)) => {
-                scored::count_first(handle, member, &|other| is(&bound, other))
+                on_rows::count_first(handle, member, &|other| is(&bound, other))
             }
         }
     }
@@ -178,7 +184,7 @@ impl Zset {
             return None;
         }
         match self.shape.look() {
-            Look::Rows(handle) => handle.random(rng).map(scored::entry),
+            Look::Rows(handle) => handle.random(rng).map(on_rows::entry),
             _ => self.iter_from(rng.usize(..self.len())).next(),
         }
     }
@@ -193,7 +199,7 @@ impl Zset {
                 each(Atom::Bytes(cell.key()), cell.head());
             }),
             Look::Rows(handle) => handle.scan(cursor, count, &mut |member, value| {
-                each(Atom::Bytes(member), scored::parse(value));
+                each(Atom::Bytes(member), on_rows::parse(value));
             }),
         }
     }
@@ -244,7 +250,7 @@ impl Zset {
         }
         match self.shape.look_mut() {
             Look::Indexed(ranked) => ranked.insert(member, score),
-            Look::Rows(handle) => scored::update(handle, member, |_| Some(score)).0,
+            Look::Rows(handle) => on_rows::update(handle, member, |_| Some(score)).0,
             Look::Packed(_) => unreachable!("converted above"),
         }
     }
@@ -269,7 +275,7 @@ impl Zset {
     ) -> (Option<f64>, Option<f64>) {
         match self.shape.look_mut() {
             Look::Indexed(ranked) => return ranked.update(member, decide),
-            Look::Rows(handle) => return scored::update(handle, member, decide),
+            Look::Rows(handle) => return on_rows::update(handle, member, decide),
             Look::Packed(_) => {}
         }
         let former = self.score(member);
@@ -283,7 +289,7 @@ impl Zset {
     /// Writes the rows of all members.
     pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
         if let Look::Rows(handle) = self.shape.look() {
-            return scored::record(handle, rows);
+            return on_rows::record(handle, rows);
         }
         let mut text = IntText::default();
         for (member, score) in self.iter() {
@@ -302,7 +308,7 @@ impl Zset {
                 Some(score)
             }
             Look::Indexed(ranked) => ranked.remove(member),
-            Look::Rows(handle) => scored::remove(handle, member),
+            Look::Rows(handle) => on_rows::remove(handle, member),
         }
     }
 
@@ -319,7 +325,7 @@ impl Zset {
                 packed.remove_many(start, end - start, ranks.len());
             }
             Look::Indexed(ranked) => ranked.remove_range(ranks),
-            Look::Rows(handle) => scored::remove_range(handle, ranks),
+            Look::Rows(handle) => on_rows::remove_range(handle, ranks),
         }
     }
 }
@@ -354,7 +360,7 @@ impl<'a> Iterator for Iter<'a> {
             }
             IterShape::Ranked(entries) => entries.next()?,
             IterShape::RankedRev(entries) => entries.next()?,
-            IterShape::Rows(walk) => return walk.next().map(scored::entry),
+            IterShape::Rows(walk) => return walk.next().map(on_rows::entry),
         };
         Some((Atom::Bytes(member.bytes()), score))
     }

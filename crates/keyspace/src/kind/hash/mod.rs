@@ -5,9 +5,9 @@
 
 use base::{Atom, IntText};
 
-use super::cell::{self, Cell};
-use super::element::{self, Form};
-use super::shape::{Look, Shape};
+use crate::collection::cell::{self, Cell};
+use crate::collection::element::{self, Form};
+use crate::collection::shape::{Look, Shape};
 use crate::memory::table::{self, Table};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
 use crate::{Edit, Tuning};

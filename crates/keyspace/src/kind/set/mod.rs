@@ -4,13 +4,15 @@
 //! that is not shown: such a set says "hashtable" as well. Conversions are never undone.
 //! A big set that was loaded from its rows stays there.
 
+mod intset;
+
 use base::Atom;
 use base::number::parse_i64;
 
-use super::cell::{self, Cell};
-use super::element::{self, Form};
-use super::intset::IntSet;
-use super::packed::Packed;
+use self::intset::IntSet;
+use crate::collection::cell::{self, Cell};
+use crate::collection::element::{self, Form};
+use crate::collection::packed::Packed;
 use crate::memory::table::{self, Table};
 use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
 use crate::{Edit, Tuning};

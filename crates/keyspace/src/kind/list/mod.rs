@@ -5,20 +5,24 @@
 //! A list that once was big stays one of many chunks, and a big one that was loaded from its rows stays
 //! there (`on_rows.rs`).
 
+mod chunk;
+mod chunks;
+mod edit;
+mod on_rows;
+
 use std::collections::VecDeque;
 
 use base::Atom;
 
-use super::chunk::{self, Chunk};
-use super::chunks::{Chunks, Limit, remove_equal_in};
-use super::element::Form;
-use super::on_rows;
+use self::chunk::Chunk;
+use self::chunks::{Chunks, Limit, remove_equal_in};
 use crate::Tuning;
+use crate::collection::element::Form;
 use crate::rows::{Handle, Walk};
 
 #[derive(Clone)]
 pub struct List {
-    pub(super) shape: Shape,
+    shape: Shape,
     /// Which of the key's lives its rows belong to; 0 if it has none.
     pub(crate) generation: u64,
     /// Position of the first element's row; the others follow without a gap.
@@ -26,7 +30,7 @@ pub struct List {
 }
 
 #[derive(Clone)]
-pub(super) enum Shape {
+enum Shape {
     Small(Chunk),
     Big(Box<Chunks>),
     Rows(Box<Handle>),
@@ -167,7 +171,7 @@ impl List {
 
     /// What [`List::weight`] must be, counted.
     #[cfg(test)]
-    pub(super) fn chunks_used(&self) -> usize {
+    pub(crate) fn chunks_used(&self) -> usize {
         (0..)
             .map_while(|index| self.chunk(index))
             .map(Chunk::used)

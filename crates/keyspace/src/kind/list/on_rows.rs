@@ -1,8 +1,8 @@
 //! A list on rows: elements at consecutive positions from the list's `head` on, so an index is a
 //! row at once. What is inserted or removed in the middle moves the shorter side, exactly as
-//! `positions.rs` does with lists in memory: the rows must not tell which of the two made them.
+//! `edit.rs` does with lists in memory: the rows must not tell which of the two made them.
 
-use super::list::{List, Shape};
+use super::{List, Shape};
 use crate::rows::{Family, Handle, Recorder, Walk};
 
 /// A list on rows being changed.
