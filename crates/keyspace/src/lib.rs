@@ -36,11 +36,11 @@ mod weight;
 
 pub use edit::Edit;
 pub use effects::Effect;
-pub use kind::{Hash, Kind, LexBound, List, ScoreBound, Set, Zset};
+pub use kind::*;
 pub use memory::{Garbage, SaveEntry};
 pub use space::{DueKey, Keyspace, Router};
 pub use tables::{Kicked, RowRef};
 pub use tuning::{EvictionPolicy, Tuning};
 pub use txn::{Expire, Txn};
-pub use view::{CURSOR_BITS, Owned, Value, ValueRef, View};
+pub use view::{CURSOR_BITS, View};
 pub use weighing::Weighing;

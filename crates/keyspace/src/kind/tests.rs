@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::Atom;
 use proptest::prelude::*;
 
+use super::InMemory;
 use crate::{Hash, LexBound, List, ScoreBound, Set, Tuning, Zset};
 
 fn element() -> impl Strategy<Value = Vec<u8>> {

@@ -7,8 +7,11 @@
 
 mod chunk;
 mod chunks;
+mod digest;
 mod edit;
 mod on_rows;
+mod rdb;
+mod rows;
 
 use std::collections::VecDeque;
 
@@ -18,15 +21,16 @@ use self::chunk::Chunk;
 use self::chunks::{Chunks, Limit, remove_equal_in};
 use crate::Tuning;
 use crate::collection::element::Form;
+use crate::kind::InMemory;
 use crate::rows::{Handle, Walk};
 
 #[derive(Clone)]
 pub struct List {
     shape: Shape,
     /// Which of the key's lives its rows belong to; 0 if it has none.
-    pub(crate) generation: u64,
+    generation: u64,
     /// Position of the first element's row; the others follow without a gap.
-    pub(crate) head: i64,
+    head: i64,
 }
 
 #[derive(Clone)]
@@ -160,15 +164,6 @@ impl List {
         "quicklist"
     }
 
-    /// See [`crate::weight`].
-    pub(crate) fn weight(&self) -> usize {
-        match &self.shape {
-            Shape::Small(chunk) => chunk.used(),
-            Shape::Big(chunks) => chunks.used,
-            Shape::Rows(handle) => handle.weight(),
-        }
-    }
-
     /// What [`List::weight`] must be, counted.
     #[cfg(test)]
     pub(crate) fn chunks_used(&self) -> usize {
@@ -188,14 +183,6 @@ impl List {
                 }
                 Shape::Rows(handle) => handle.memory_usage(),
             }
-    }
-
-    /// Blocks of memory to free: how long dropping the list takes.
-    pub fn allocations(&self) -> usize {
-        match &self.shape {
-            Shape::Small(_) | Shape::Rows(_) => 1,
-            Shape::Big(chunks) => 2 + chunks.deque.len(),
-        }
     }
 
     pub fn push_front(&mut self, element: &[u8], tuning: &Tuning) {
@@ -405,5 +392,34 @@ impl<'a> Iterator for Iter<'a> {
 impl Default for List {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl InMemory for List {
+    fn len(&self) -> usize {
+        List::len(self)
+    }
+
+    fn encoding(&self) -> &'static str {
+        List::encoding(self)
+    }
+
+    fn memory_usage(&self) -> usize {
+        List::memory_usage(self)
+    }
+
+    fn weight(&self) -> usize {
+        match &self.shape {
+            Shape::Small(chunk) => chunk.used(),
+            Shape::Big(chunks) => chunks.used,
+            Shape::Rows(handle) => handle.weight(),
+        }
+    }
+
+    fn allocations(&self) -> usize {
+        match &self.shape {
+            Shape::Small(_) | Shape::Rows(_) => 1,
+            Shape::Big(chunks) => 2 + chunks.deque.len(),
+        }
     }
 }

@@ -134,7 +134,7 @@ pub(super) fn stored(kind: crate::Kind, n: usize) -> Arc<MapStore> {
     let body = layout::Body::Collection {
         generation: GENERATION,
         size: n as u64,
-        head: 0,
+        extra: b"",
     };
     layout::Metadata {
         kind,
