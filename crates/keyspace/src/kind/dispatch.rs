@@ -8,7 +8,8 @@ use crate::rows::{Family, Handle, Recorder};
 
 macro_rules! declare {
     ([(String $($string:tt)*) $(($Kind:ident $($kind:tt)*))*]) => {
-        /// A value of any type, borrowed.
+        /// A value of any type, borrowed. Other crates match the kinds they are about, and the rest with `_`.
+        #[non_exhaustive]
         pub enum ValueRef<'a> {
             String(Atom<'a>),
             $($Kind(&'a crate::$Kind),)*
@@ -16,6 +17,7 @@ macro_rules! declare {
 
         /// A value of any type, owned: made by `*STORE` commands, moved by `RENAME`, read from a file.
         #[derive(Clone)]
+        #[non_exhaustive]
         pub enum Value {
             String(Box<[u8]>),
             $($Kind(Box<crate::$Kind>),)*

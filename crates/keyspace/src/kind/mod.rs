@@ -103,6 +103,7 @@ macro_rules! declare {
 
         /// The type of a value, as `TYPE` names it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
         pub enum Kind {
             String,
             $($Kind,)*
