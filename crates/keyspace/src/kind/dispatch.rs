@@ -79,7 +79,7 @@ impl ValueRef<'_> {
             out.extend_from_slice(&(it.len() as u64).to_be_bytes());
             it.push_extra(out);
         }
-        each_value!(self, ValueRef: String(atom) => string::push_body(*atom, out), it => push(*it, out));
+        each_value!(self, ValueRef: String(atom) => string::rows::push_body(*atom, out), it => push(*it, out));
     }
 
     /// Writes the rows of all elements.
@@ -182,7 +182,7 @@ impl Kind {
     ) {
         each_kind!(
             self,
-            Kind: Kind::String => string::import(part, extra),
+            Kind: Kind::String => string::rows::import(part, extra),
             T => T::import(part, index, rows, extra),
         );
     }

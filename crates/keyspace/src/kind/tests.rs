@@ -1,5 +1,7 @@
 //! Every collection against a plain model, with small limits so that histories cross them.
 
+mod contract;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Atom;

@@ -199,16 +199,14 @@ fn listpack(view: &View<'_>, key: &[u8], reply: &mut Reply) -> Result<(), Refusa
 }
 
 fn htstats_key(view: &View<'_>, key: &[u8], reply: &mut Reply) -> Result<(), Refusal> {
-    let length = match view.peek(key).ok_or(Refusal::NoSuchKey)? {
-        ValueRef::Hash(hash) if hash.encoding() == "hashtable" => hash.len(),
-        ValueRef::Set(set) if set.encoding() == "hashtable" => set.len(),
-        ValueRef::Zset(zset) if zset.encoding() == "skiplist" => zset.len(),
-        _ => {
-            return Err(Refusal::new(
-                "ERR The value stored at the specified key is not represented using an hash table",
-            ));
-        }
+    let value = view.peek(key).ok_or(Refusal::NoSuchKey)?;
+    let length = match view.encoding(key) {
+        Some("hashtable" | "skiplist") => value.elements(),
+        _ => None,
     };
+    let length = length.ok_or(Refusal::new(
+        "ERR The value stored at the specified key is not represented using an hash table",
+    ))?;
     reply.verbatim(&format!("number of elements: {length}\n"));
     Ok(())
 }

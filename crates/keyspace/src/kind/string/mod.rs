@@ -4,10 +4,9 @@
 pub(super) mod digest;
 mod edit;
 pub(crate) mod rdb;
+pub(super) mod rows;
 
-use base::{Atom, IntText};
-
-use super::Part;
+use base::Atom;
 
 /// Longest string `OBJECT ENCODING` calls embstr.
 const EMBSTR_MOST: usize = 44;
@@ -33,15 +32,4 @@ pub(crate) fn weight(atom: Atom<'_>) -> usize {
         Atom::Int(_) => INT_WEIGHT,
         Atom::Bytes(bytes) => bytes.len(),
     }
-}
-
-/// Appends the string to its metadata row, which is its only one.
-pub(super) fn push_body(atom: Atom<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(atom.bytes(&mut IntText::default()));
-}
-
-/// A string has one part, which goes into its metadata row.
-pub(super) fn import(part: Part<'_>, body: &mut Vec<u8>) {
-    body.clear();
-    body.extend_from_slice(part.value);
 }
