@@ -160,6 +160,7 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Size of the allocation.
+    #[inline]
     pub(super) fn size(self) -> usize {
         size_of_parts(
             self.meta() & HAS_DEADLINE != 0,
