@@ -148,6 +148,26 @@ fn every_kind_is_a_folder_with_the_same_files() {
     }
 }
 
+/// Dumps are to become a crate of their own: what is about them uses the kind and the format only.
+#[test]
+fn dumps_use_what_is_public() {
+    for kind in Kind::ALL {
+        let folder = PathBuf::from("src/kind").join(format!("{kind:?}").to_lowercase());
+        for line in code(&folder.join("rdb.rs")) {
+            let allowed = [
+                "use crate::rdb::",
+                "use crate::Part;",
+                "use crate::{Part, Tuning};",
+            ];
+            let is_import = line.starts_with("use crate::");
+            assert!(
+                !is_import || allowed.iter().any(|it| line.starts_with(it)),
+                "{kind:?}: {line}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_page_names_every_kind() {
     let page = fs::read_to_string("../../docs/internals/kinds.md").expect("the page about kinds");

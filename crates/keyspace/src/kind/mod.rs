@@ -68,22 +68,26 @@ macro_rules! value_arms {
 }
 
 /// One expression for any kind, in which `T` is the type of a collection:
-/// `each_kind!(kind, Kind: Kind::String => 0, T => size_of::<T>())`.
+/// `each_kind!(kind, Kind: Kind::String => 0, T => size_of::<T>())`. Several arms for strings, which have
+/// several forms in an entry, stand in braces.
 macro_rules! each_kind {
-    ($on:expr, $Enum:ident: $string:pat => $of_string:expr, $T:ident => $of_others:expr $(,)?) => {
+    ($on:expr, $Enum:ident: { $($string:pat => $of_string:expr),+ $(,)? }, $T:ident => $of_others:expr $(,)?) => {
         $crate::kind::kinds!(
-            [$crate::kind::kind_arms] ($on) $Enum ($string) ($of_string) $T ($of_others)
+            [$crate::kind::kind_arms] ($on) $Enum [$(($string) ($of_string))+] $T ($of_others)
         )
+    };
+    ($on:expr, $Enum:ident: $string:pat => $of_string:expr, $T:ident => $of_others:expr $(,)?) => {
+        $crate::kind::each_kind!($on, $Enum: { $string => $of_string }, $T => $of_others)
     };
 }
 
 macro_rules! kind_arms {
     (
         [(String $($string_kind:tt)*) $(($Kind:ident $($kind:tt)*))*]
-        ($on:expr) $Enum:ident ($string:pat) ($of_string:expr) $T:ident ($of_others:expr)
+        ($on:expr) $Enum:ident [$(($string:pat) ($of_string:expr))+] $T:ident ($of_others:expr)
     ) => {
         match $on {
-            $string => $of_string,
+            $($string => $of_string,)+
             $($Enum::$Kind => {
                 type $T = $crate::$Kind;
                 $of_others

@@ -18,8 +18,8 @@ use super::{
     Birth, CLOCK, Entry, EntryRef, FORM_SHIFT, HAS_DEADLINE, Head, INLINE_MOST, LONG_KEY, MARKED,
     PARITY, layout_of, size_of_parts,
 };
+use crate::Value;
 use crate::kind::{Collection, each_kind, each_value};
-use crate::{Kind, Value};
 
 /// Longest text that may be an integer.
 const INT_TEXT_MOST: usize = 20;
@@ -167,18 +167,15 @@ impl Entry {
     /// The value, taken out.
     pub fn into_value(self) -> Value {
         let entry = self.borrow();
-        let form = entry.form();
-        if form.kind() == Kind::String && form != Form::Raw {
-            return entry.to_value();
-        }
         // SAFETY: the form tells what the value area owns; it is moved out and the entry freed
         // without dropping it.
         unsafe {
             let at = entry.value_at();
             let value = each_kind!(
-                form,
-                Form: Form::Inline | Form::Int | Form::Raw => {
-                    Value::String(at.cast::<Vec<u8>>().read().into_boxed_slice())
+                entry.form(),
+                Form: {
+                    Form::Raw => Value::String(at.cast::<Vec<u8>>().read().into_boxed_slice()),
+                    Form::Inline | Form::Int => entry.to_value(),
                 },
                 T => T::into_value(Box::from_raw(at.cast::<*mut T>().read())),
             );
@@ -200,10 +197,9 @@ impl Drop for Entry {
             let at = entry.value_at();
             each_kind!(
                 entry.form(),
-                Form: Form::Inline | Form::Int | Form::Raw => {
-                    if entry.form() == Form::Raw {
-                        at.cast::<Vec<u8>>().drop_in_place();
-                    }
+                Form: {
+                    Form::Inline | Form::Int => {},
+                    Form::Raw => at.cast::<Vec<u8>>().drop_in_place(),
                 },
                 T => drop(Box::from_raw(at.cast::<*mut T>().read())),
             );
