@@ -34,14 +34,13 @@ mod view;
 mod weighing;
 mod weight;
 
-pub use collection::{Hash, LexBound, List, ScoreBound, Set, Zset};
 pub use edit::Edit;
 pub use effects::Effect;
-pub use kind::Kind;
+pub use kind::*;
 pub use memory::{Garbage, SaveEntry};
 pub use space::{DueKey, Keyspace, Router};
 pub use tables::{Kicked, RowRef};
 pub use tuning::{EvictionPolicy, Tuning};
 pub use txn::{Expire, Txn};
-pub use view::{CURSOR_BITS, Owned, Value, ValueRef, View};
+pub use view::{CURSOR_BITS, View};
 pub use weighing::Weighing;

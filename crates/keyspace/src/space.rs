@@ -17,7 +17,7 @@ use crate::memory::table::Position;
 use crate::memory::{Pool, Snapshot};
 use crate::rows::{Durable, VOID};
 use crate::tables::Tables;
-use crate::{Effect, Garbage, Tuning, ValueRef};
+use crate::{Effect, Garbage, Tuning};
 
 /// Values of more elements are freed away from the command path.
 const GARBAGE_ELEMENTS: usize = 64;
@@ -123,11 +123,8 @@ impl Keyspace {
         let Some(db) = self.dbs.get(db as usize) else {
             return;
         };
-        match db.table.get(hash, key).map(|entry| entry.value()) {
-            Some(ValueRef::Set(set)) => set.prefetch(arguments.map(|[member, _]| member)),
-            Some(ValueRef::Hash(it)) => it.prefetch(arguments.map(|[field, _]| field)),
-            Some(ValueRef::Zset(zset)) => zset.prefetch(arguments.map(|[_, member]| member)),
-            _ => {}
+        if let Some(entry) = db.table.get(hash, key) {
+            entry.value().prefetch(arguments);
         }
     }
 

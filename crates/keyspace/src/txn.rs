@@ -10,12 +10,13 @@ use base::limits::DATABASES;
 use base::{DbIndex, Refusal};
 
 use crate::edit::At;
+use crate::kind::{Collection, Owned};
 use crate::memory::access;
-use crate::memory::entry::{Birth, Collection, Entry};
+use crate::memory::entry::{Birth, Entry};
 use crate::memory::table::Position;
 use crate::rows::VOID;
-use crate::view::{Owned, Parts};
-use crate::{Edit, Hash, Keyspace, Kind, List, Set, Tuning, Value, View, Zset};
+use crate::view::Parts;
+use crate::{Edit, Keyspace, Kind, Tuning, Value, View};
 
 /// What happens to a key's deadline when its value is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +35,10 @@ pub struct Txn<'a> {
 }
 
 /// A key looked up to be changed.
-struct Target<'t> {
-    space: &'t mut Keyspace,
+pub(crate) struct Target<'t> {
+    pub space: &'t mut Keyspace,
     tuning: &'t Tuning,
-    db: usize,
+    pub db: usize,
     hash: u64,
     now_ms: u64,
     found: Option<Position>,
@@ -68,7 +69,7 @@ impl<'a> Txn<'a> {
 
     /// Looks a key up to change it; one whose time has come is removed first.
     #[inline]
-    fn target(&mut self, key: &[u8]) -> Target<'_> {
+    pub(crate) fn target(&mut self, key: &[u8]) -> Target<'_> {
         let View {
             parts,
             db,
@@ -110,83 +111,23 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// Replaces whatever is at `key` by a string (`SET`).
-    pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expire: Expire) {
-        let mut target = self.target(key);
-        if target.overwrite(expire, |mut entry| entry.set_string(bytes)) {
-            target.space.changed(target.db, key, 1);
-            return;
-        }
-        target.put(key, expire, |birth| Entry::string(key, bytes, birth));
-    }
-
-    /// Replaces whatever is at `key` by an integer, kept as a number.
-    pub fn put_int(&mut self, key: &[u8], value: i64, expire: Expire) {
-        let mut target = self.target(key);
-        if target.overwrite(expire, |mut entry| entry.set_int(value)) {
-            target.space.changed(target.db, key, 1);
-            return;
-        }
-        target.put(key, expire, |birth| Entry::int(key, value, birth));
-    }
-
-    /// The string at `key` to be changed in place, its deadline kept; `None` if there is none.
-    /// Its methods are in `edit.rs`.
-    pub fn string_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, StringSlot>>, Refusal> {
-        Ok(self.target(key).open(Kind::String)?.map(Edit::new))
-    }
-
-    /// As [`Txn::string_mut`], an empty string being made if there is none.
-    pub fn string_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, StringSlot>, Refusal> {
-        let target = self.target(key);
-        let at = target.open_or(Kind::String, |birth| Entry::string(key, b"", birth))?;
-        Ok(Edit::new(at))
-    }
-
-    fn collection_mut<T: Collection>(
+    /// The collection at `key` to be changed; `None` if there is none.
+    pub(crate) fn collection_mut<T: Collection>(
         &mut self,
         key: &[u8],
     ) -> Result<Option<Edit<'_, T>>, Refusal> {
         Ok(self.target(key).open(T::KIND)?.map(Edit::new))
     }
 
-    fn collection_or_new<T: Collection>(&mut self, key: &[u8]) -> Result<Edit<'_, T>, Refusal> {
+    /// As [`Txn::collection_mut`], an empty one being made if there is none.
+    pub(crate) fn collection_or_new<T: Collection>(
+        &mut self,
+        key: &[u8],
+    ) -> Result<Edit<'_, T>, Refusal> {
         let at = self.target(key).open_or(T::KIND, |birth| {
             Entry::value(key, T::into_value(Box::default()), birth)
         })?;
         Ok(Edit::new(at))
-    }
-
-    pub fn hash_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, Hash>>, Refusal> {
-        self.collection_mut(key)
-    }
-
-    pub fn hash_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, Hash>, Refusal> {
-        self.collection_or_new(key)
-    }
-
-    pub fn list_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, List>>, Refusal> {
-        self.collection_mut(key)
-    }
-
-    pub fn list_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, List>, Refusal> {
-        self.collection_or_new(key)
-    }
-
-    pub fn set_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, Set>>, Refusal> {
-        self.collection_mut(key)
-    }
-
-    pub fn set_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, Set>, Refusal> {
-        self.collection_or_new(key)
-    }
-
-    pub fn zset_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, Zset>>, Refusal> {
-        self.collection_mut(key)
-    }
-
-    pub fn zset_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, Zset>, Refusal> {
-        self.collection_or_new(key)
     }
 
     /// Removes `key`; whether it was there. Big values go to the garbage list, not freed here.
@@ -293,7 +234,7 @@ impl<'t> Target<'t> {
     /// Tries to overwrite the value in place by `set`, which is possible if the deadline needs no
     /// more and no less room than before; whether it did.
     #[inline]
-    fn overwrite(
+    pub fn overwrite(
         &mut self,
         expire: Expire,
         set: impl FnOnce(crate::memory::entry::EntryMut<'_>) -> bool,
@@ -332,7 +273,7 @@ impl<'t> Target<'t> {
     }
 
     /// Puts a new entry at the key, replacing what is there.
-    fn put(self, key: &[u8], expire: Expire, make: impl FnOnce(Birth) -> Entry) {
+    pub fn put(self, key: &[u8], expire: Expire, make: impl FnOnce(Birth) -> Entry) {
         let Target {
             space, db, hash, ..
         } = self;
@@ -371,7 +312,7 @@ impl<'t> Target<'t> {
 
     /// Opens the value for editing if it is there and of this kind.
     #[inline]
-    fn open(self, kind: Kind) -> Result<Option<At<'t>>, Refusal> {
+    pub fn open(self, kind: Kind) -> Result<Option<At<'t>>, Refusal> {
         let Some(position) = self.found else {
             return Ok(None);
         };
@@ -398,7 +339,7 @@ impl<'t> Target<'t> {
 
     /// As [`Target::open`], `make` giving the entry if there is none.
     #[inline]
-    fn open_or(self, kind: Kind, make: impl FnOnce(Birth) -> Entry) -> Result<At<'t>, Refusal> {
+    pub fn open_or(self, kind: Kind, make: impl FnOnce(Birth) -> Entry) -> Result<At<'t>, Refusal> {
         if self.found.is_none() {
             let entry = make(self.space.birth(None, self.tuning, self.now_ms));
             let position = self.space.dbs[self.db].insert(self.hash, entry);
@@ -439,6 +380,3 @@ impl<'a> DerefMut for Txn<'a> {
         &mut self.view
     }
 }
-
-/// Says of an [`Edit`] that it changes a string, which has no type of its own: it is in the entry.
-pub enum StringSlot {}

@@ -5,42 +5,17 @@
 
 use std::borrow::Cow;
 
-use base::{Atom, DbIndex, Refusal};
+use base::{DbIndex, Refusal};
 
+use crate::kind::Collection;
 use crate::memory::access;
 use crate::memory::entry::EntryRef;
-use crate::{Hash, Keyspace, Kind, List, Router, Set, Tuning, Zset};
+use crate::{Keyspace, Kind, Owned, Router, Tuning, ValueRef};
 
 /// Bytes of table and allocator behind each key, on average (`MEMORY USAGE`).
 const TABLE_BYTES_PER_KEY: usize = 16;
 /// Bits of a SCAN cursor that belong to the table; the region's number is above them.
 pub const CURSOR_BITS: u32 = crate::memory::table::CURSOR_BITS;
-
-/// A value of any type, borrowed.
-pub enum ValueRef<'a> {
-    String(Atom<'a>),
-    List(&'a List),
-    Set(&'a Set),
-    Zset(&'a Zset),
-    Hash(&'a Hash),
-}
-
-/// A value of any type, owned: made by `*STORE` commands, moved by `RENAME`, read from a file.
-#[derive(Clone)]
-pub enum Value {
-    String(Box<[u8]>),
-    List(Box<List>),
-    Set(Box<Set>),
-    Zset(Box<Zset>),
-    Hash(Box<Hash>),
-}
-
-/// A value with its deadline, outside any keyspace.
-#[derive(Clone)]
-pub struct Owned {
-    pub value: Value,
-    pub expire_at_ms: Option<u64>,
-}
 
 /// The read side. `&self` everywhere, so several values may be held at once (`SINTER`).
 pub struct View<'a> {
@@ -189,7 +164,7 @@ impl<'a> View<'a> {
 
     /// As [`View::find`], counted as an access.
     #[inline]
-    fn access(&self, key: &[u8]) -> Option<EntryRef<'_>> {
+    pub(crate) fn access(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let space = self.space(key);
         let found = space.get(self.db, key, self.now_ms);
         if found.is_none() && space.is_durable() && self.miss(space, key) {
@@ -224,45 +199,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The string at `key`; `None` if there is no such key; WRONGTYPE for another type.
-    /// This and its siblings count as an access (LRU/LFU clock, hit and miss counters).
-    #[inline]
-    pub fn string(&self, key: &[u8]) -> Result<Option<Atom<'_>>, Refusal> {
+    /// The collection at `key`; `None` if there is no such key; WRONGTYPE for another type.
+    pub(crate) fn collection<T: Collection>(&self, key: &[u8]) -> Result<Option<&T>, Refusal> {
         match self.access(key) {
             None => Ok(None),
-            Some(entry) => entry.atom().map(Some).ok_or(Refusal::WrongType),
-        }
-    }
-
-    pub fn list(&self, key: &[u8]) -> Result<Option<&List>, Refusal> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(ValueRef::List(it)) => Ok(Some(it)),
-            Some(_) => Err(Refusal::WrongType),
-        }
-    }
-
-    pub fn set(&self, key: &[u8]) -> Result<Option<&Set>, Refusal> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(ValueRef::Set(it)) => Ok(Some(it)),
-            Some(_) => Err(Refusal::WrongType),
-        }
-    }
-
-    pub fn zset(&self, key: &[u8]) -> Result<Option<&Zset>, Refusal> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(ValueRef::Zset(it)) => Ok(Some(it)),
-            Some(_) => Err(Refusal::WrongType),
-        }
-    }
-
-    pub fn hash(&self, key: &[u8]) -> Result<Option<&Hash>, Refusal> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(ValueRef::Hash(it)) => Ok(Some(it)),
-            Some(_) => Err(Refusal::WrongType),
+            Some(entry) => entry.collection().map(Some).ok_or(Refusal::WrongType),
         }
     }
 
@@ -445,18 +386,5 @@ impl<'a> View<'a> {
             return 0;
         }
         (part as u64) << CURSOR_BITS | position
-    }
-}
-
-impl Value {
-    /// Whether it is a collection without elements, which no key may have.
-    pub fn is_empty_collection(&self) -> bool {
-        match self {
-            Value::String(_) => false,
-            Value::List(it) => it.is_empty(),
-            Value::Set(it) => it.is_empty(),
-            Value::Zset(it) => it.is_empty(),
-            Value::Hash(it) => it.is_empty(),
-        }
     }
 }

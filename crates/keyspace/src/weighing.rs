@@ -8,18 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use base::cluster::Segment;
 
+use crate::Keyspace;
 use crate::memory::db::Db;
 use crate::rows::layout::{self, Body, Metadata};
 use crate::rows::{Family, Gauge, Pace, RowError, RowSource, State, VOID, reach};
-use crate::weight::{COLLECTION, Counted, ELEMENT, KEY, SCORE, of_collection, of_row};
-use crate::{Keyspace, Kind};
+use crate::weight::{COLLECTION, Counted, KEY, of_collection, of_row};
 
-/// Collections of so many elements are packed, about.
-const PACKED_MOST: u64 = 128;
-/// For an element of a packed collection, beside its bytes.
-const PACKED: usize = 2;
-/// Bytes of the row of a list's element that are no part of it.
-const POSITION: i64 = 8;
 const LAST_SLOT: u16 = base::slot::SLOT_COUNT - 1;
 
 /// A metadata row and what is counted for elements beside the bytes of their rows.
@@ -32,13 +26,7 @@ fn of_head(row: &[u8], value: &[u8]) -> i64 {
     let Body::Collection { size, .. } = metadata.body else {
         return of_row(at.key, &metadata) as i64;
     };
-    let element = match metadata.kind {
-        Kind::List => PACKED as i64 - POSITION,
-        _ if size <= PACKED_MOST => PACKED as i64,
-        Kind::Zset => (ELEMENT + SCORE) as i64,
-        _ => ELEMENT as i64,
-    };
-    key + COLLECTION as i64 + element * size as i64
+    key + COLLECTION as i64 + metadata.kind.overhead(size) * size as i64
 }
 
 /// Collections that have left a table; those that were in their rows with what was counted.

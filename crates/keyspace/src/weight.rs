@@ -16,12 +16,13 @@
 //! elements, and a follower that takes rows over does not know what they replace: such guesses add up in
 //! [`Keyspace::doubtful_bytes`], and when they are many the rows are read again.
 
-use crate::Keyspace;
+use crate::kind::{InMemory, each_value, string};
 use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
 use crate::memory::table::Position;
 use crate::rows::VOID;
 use crate::rows::layout::{Body, Metadata};
+use crate::{Keyspace, ValueRef};
 
 /// For a key beside its own bytes and those of its value: head, table, allocator.
 pub(crate) const KEY: usize = 48;
@@ -31,8 +32,10 @@ pub(crate) const COLLECTION: usize = 48;
 pub(crate) const ELEMENT: usize = 24;
 /// For an element in the order of scores.
 pub(crate) const SCORE: usize = 32;
-/// For an integer that is kept as one.
-const INT: usize = 8;
+/// For an element of a packed collection, beside its bytes.
+pub(crate) const PACKED: usize = 2;
+/// Collections of so many elements are packed, about.
+pub(crate) const PACKED_MOST: u64 = 128;
 /// For an element in rows: their bytes are not known.
 const ROW: usize = 64;
 /// What the elements of a collection count that is not whole in memory: so many bytes when there were so many
@@ -90,29 +93,22 @@ impl EntryRef<'_> {
     /// What a key and its value count.
     #[inline]
     pub(crate) fn weight(self) -> usize {
-        use crate::ValueRef;
-        let value = match self.value() {
-            ValueRef::String(base::Atom::Int(_)) => INT,
-            ValueRef::String(base::Atom::Bytes(bytes)) => bytes.len(),
-            ValueRef::List(it) => COLLECTION + it.weight(),
-            ValueRef::Set(it) => COLLECTION + it.weight(),
-            ValueRef::Zset(it) => COLLECTION + it.weight(),
-            ValueRef::Hash(it) => COLLECTION + it.weight(),
-        };
+        let value = each_value!(
+            self.value(),
+            ValueRef: String(atom) => string::weight(atom),
+            it => COLLECTION + it.weight(),
+        );
         KEY + self.key().len() + value
     }
 
     /// About how much memory a big value gives back. Of a collection in one block, which may as well stay in its rows,
     /// that is little.
     pub(crate) fn freed_bytes(self) -> usize {
-        use crate::ValueRef;
-        let blocks = match self.value() {
-            ValueRef::String(_) => return self.raw_capacity().max(1),
-            ValueRef::List(it) => it.allocations(),
-            ValueRef::Set(it) => it.allocations(),
-            ValueRef::Zset(it) => it.allocations(),
-            ValueRef::Hash(it) => it.allocations(),
-        };
+        let blocks = each_value!(
+            self.value(),
+            ValueRef: String(_) => return self.raw_capacity().max(1),
+            it => it.allocations(),
+        );
         match blocks {
             0 | 1 => 1,
             _ => self.weight(),

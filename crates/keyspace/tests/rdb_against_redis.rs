@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use base::{Atom, DbIndex};
+use base::DbIndex;
 use keyspace::rdb::{self, Checksum, Encoder, Header, Summary};
-use keyspace::{Owned, Tuning, Value, ValueRef};
+use keyspace::{Owned, Tuning};
 
 /// A folder of its own that goes when the test does.
 struct Folder(PathBuf);
@@ -202,14 +202,7 @@ fn write(entries: &[Entry], compress: bool) -> Vec<u8> {
     rdb::append_db_size(0, entries.len(), 2, &mut out);
     let mut encoder = Encoder::new(compress);
     for (db, key, owned) in entries {
-        let value = match &owned.value {
-            Value::String(bytes) => ValueRef::String(Atom::Bytes(bytes)),
-            Value::List(list) => ValueRef::List(list),
-            Value::Set(set) => ValueRef::Set(set),
-            Value::Zset(zset) => ValueRef::Zset(zset),
-            Value::Hash(hash) => ValueRef::Hash(hash),
-        };
-        encoder.append(*db, key, value, owned.expire_at_ms, &mut out);
+        encoder.append(*db, key, owned.value.borrow(), owned.expire_at_ms, &mut out);
     }
     let mut checksum = Checksum::new();
     checksum.update(&out);

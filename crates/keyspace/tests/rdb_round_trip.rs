@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Atom, DbIndex};
 use keyspace::rdb::{self, Checksum, Encoder, Error, Header, Summary};
-use keyspace::{Hash, List, Owned, Set, Tuning, Value, ValueRef, Zset};
+use keyspace::{Hash, List, Owned, Set, Tuning, Value, Zset};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 
@@ -65,17 +65,8 @@ impl Plain {
             Value::Hash(hash) => {
                 Plain::Hash(hash.iter().map(|(f, v)| (text(f), text(v))).collect())
             }
+            other => panic!("{:?} has no plain form", other.borrow().kind()),
         }
-    }
-}
-
-fn borrowed(value: &Value) -> ValueRef<'_> {
-    match value {
-        Value::String(bytes) => ValueRef::String(Atom::Bytes(bytes)),
-        Value::List(list) => ValueRef::List(list),
-        Value::Set(set) => ValueRef::Set(set),
-        Value::Zset(zset) => ValueRef::Zset(zset),
-        Value::Hash(hash) => ValueRef::Hash(hash),
     }
 }
 
@@ -85,7 +76,7 @@ fn write(entries: &Entries, compress: bool) -> Vec<u8> {
     for (i, ((db, key), (plain, expire_at_ms))) in entries.iter().enumerate() {
         let value = plain.build(&Tuning::default());
         let (encoder, chunk) = &mut cores[i % 2];
-        encoder.append(*db, key, borrowed(&value), *expire_at_ms, chunk);
+        encoder.append(*db, key, value.borrow(), *expire_at_ms, chunk);
     }
     let mut out = Vec::new();
     rdb::append_header(&Header::default(), &mut out);

@@ -99,7 +99,7 @@ fn fill(store: &dyn RowStore, region: u64, bytes: u64, seed: u64) {
                 true => Body::Collection {
                     generation: 1 << 20,
                     size: 16,
-                    head: 0,
+                    extra: b"",
                 },
                 false => Body::String(&value),
             },

@@ -57,7 +57,7 @@ fn collection(generation: u64) -> Vec<u8> {
     let body = Body::Collection {
         generation,
         size: 1,
-        head: 0,
+        extra: b"",
     };
     metadata(Kind::Hash, body)
 }

@@ -11,12 +11,11 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::order::Bytes;
 use crate::memory::table::{Position, Table, Thin};
 use crate::weight;
 
 /// What stands before the key.
-pub(super) trait Head: Copy {
+pub(crate) trait Head: Copy {
     /// Bytes that follow the key.
     fn tail(self) -> usize;
 }
@@ -42,15 +41,15 @@ impl Head for f64 {
     }
 }
 
-pub(super) struct Cell<H: Head>(NonNull<u8>, PhantomData<H>);
+pub(crate) struct Cell<H: Head>(NonNull<u8>, PhantomData<H>);
 
 /// A shared look at a cell.
 #[derive(Clone, Copy)]
-pub(super) struct CellRef<'a, H: Head>(NonNull<u8>, PhantomData<(&'a [u8], H)>);
+pub(crate) struct CellRef<'a, H: Head>(NonNull<u8>, PhantomData<(&'a [u8], H)>);
 
 /// A second pointer to a cell.
 #[derive(Clone, Copy)]
-pub(super) struct Handle(NonNull<u8>);
+pub(crate) struct Handle(NonNull<u8>);
 
 // SAFETY: a cell owns its block alone, heads are plain numbers.
 unsafe impl<H: Head> Send for Cell<H> {}
@@ -69,7 +68,7 @@ fn layout<H: Head>(key: usize, tail: usize) -> Layout {
 
 impl<H: Head> Cell<H> {
     /// A cell of a key and of what follows it, whose length `head` tells.
-    pub(super) fn new(head: H, key: &[u8], tail: &[u8]) -> Self {
+    pub(crate) fn new(head: H, key: &[u8], tail: &[u8]) -> Self {
         assert!(key.len() <= u32::MAX as usize && tail.len() == head.tail());
         let layout = layout::<H>(key.len(), tail.len());
         // SAFETY: the size is at least 4.
@@ -90,12 +89,12 @@ impl<H: Head> Cell<H> {
         Cell(block, PhantomData)
     }
 
-    pub(super) fn look(&self) -> CellRef<'_, H> {
+    pub(crate) fn look(&self) -> CellRef<'_, H> {
         CellRef(self.0, PhantomData)
     }
 
     /// Changes the head of a cell in a table. The new head tells the same tail.
-    pub(super) fn set_head(table: &mut Table<Cell<H>>, position: Position, head: H) {
+    pub(crate) fn set_head(table: &mut Table<Cell<H>>, position: Position, head: H) {
         if let Some(raw) = table.raw(position) {
             // SAFETY: the table owns the cell and is borrowed alone, so nobody looks at it.
             unsafe { raw.cast::<H>().write(head) };
@@ -103,7 +102,7 @@ impl<H: Head> Cell<H> {
     }
 
     /// Replaces what follows the key of a cell in a table, in place if the lengths are the same.
-    pub(super) fn set_tail(table: &mut Table<Cell<H>>, position: Position, head: H, tail: &[u8]) {
+    pub(crate) fn set_tail(table: &mut Table<Cell<H>>, position: Position, head: H, tail: &[u8]) {
         let Some(cell) = table.at(position) else {
             return;
         };
@@ -144,12 +143,12 @@ impl<'a, H: Head> CellRef<'a, H> {
     ///
     /// # Safety
     /// The handle is not used after the cell is dropped, nor moved to another thread without it.
-    pub(super) unsafe fn handle(self) -> Handle {
+    pub(crate) unsafe fn handle(self) -> Handle {
         Handle(self.0)
     }
 
     #[inline]
-    pub(super) fn head(self) -> H {
+    pub(crate) fn head(self) -> H {
         // SAFETY: a cell begins with its head.
         unsafe { self.0.cast::<H>().read() }
     }
@@ -161,7 +160,7 @@ impl<'a, H: Head> CellRef<'a, H> {
     }
 
     #[inline]
-    pub(super) fn key(self) -> &'a [u8] {
+    pub(crate) fn key(self) -> &'a [u8] {
         // SAFETY: the key follows its length; the cell is borrowed for 'a.
         unsafe {
             std::slice::from_raw_parts(self.0.add(size_of::<H>() + 4).as_ptr(), self.key_len())
@@ -169,7 +168,7 @@ impl<'a, H: Head> CellRef<'a, H> {
     }
 
     #[inline]
-    pub(super) fn tail(self) -> &'a [u8] {
+    pub(crate) fn tail(self) -> &'a [u8] {
         // SAFETY: the tail follows the key and has the length that the head tells.
         unsafe {
             let at = self.0.add(size_of::<H>() + 4 + self.key_len());
@@ -177,24 +176,25 @@ impl<'a, H: Head> CellRef<'a, H> {
         }
     }
 
-    pub(super) fn to_cell(self) -> Cell<H> {
+    pub(crate) fn to_cell(self) -> Cell<H> {
         Cell::new(self.head(), self.key(), self.tail())
     }
 
     /// Bytes of the block.
-    pub(super) fn memory_usage(self) -> usize {
+    pub(crate) fn memory_usage(self) -> usize {
         super::packed::size_class(layout::<H>(self.key_len(), self.head().tail()).size())
     }
 }
 
-impl Bytes for Handle {
+impl Handle {
     #[inline]
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         CellRef::<'_, f64>(self.0, PhantomData).key()
     }
 
+    /// Whether both point to the same cell.
     #[inline]
-    fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
@@ -230,7 +230,7 @@ unsafe impl<H: Head> Thin for Cell<H> {
 }
 
 /// A deep copy.
-pub(super) fn clone_table<H: Head>(table: &Table<Cell<H>>) -> Table<Cell<H>> {
+pub(crate) fn clone_table<H: Head>(table: &Table<Cell<H>>) -> Table<Cell<H>> {
     let mut copy = table.empty();
     for cell in table.iter() {
         copy.insert(copy.hash(cell.key()), cell.to_cell());
@@ -239,7 +239,7 @@ pub(super) fn clone_table<H: Head>(table: &Table<Cell<H>>) -> Table<Cell<H>> {
 }
 
 /// Bytes of a table and of all cells in it.
-pub(super) fn table_memory<H: Head>(table: &Table<Cell<H>>) -> usize {
+pub(crate) fn table_memory<H: Head>(table: &Table<Cell<H>>) -> usize {
     let cells: usize = table.iter().map(CellRef::memory_usage).sum();
     size_of::<Table<Cell<H>>>() + table.memory_usage() + cells
 }

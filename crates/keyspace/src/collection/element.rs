@@ -36,14 +36,14 @@ const SHORT_TEXT: usize = 0x7f;
 
 /// An element about to be written or looked for.
 #[derive(Clone, Copy)]
-pub(super) enum Form<'a> {
+pub(crate) enum Form<'a> {
     Text(&'a [u8]),
     Int { code: [u8; 9], size: u8 },
 }
 
 impl<'a> Form<'a> {
     #[inline]
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
         match bytes {
             // Most texts are told apart from integers by their first byte.
             [b'0'..=b'9' | b'-', ..] if bytes.len() <= 20 => match parse_i64(bytes) {
@@ -55,7 +55,7 @@ impl<'a> Form<'a> {
     }
 
     #[inline]
-    pub(super) fn of_atom(atom: Atom<'a>) -> Self {
+    pub(crate) fn of_atom(atom: Atom<'a>) -> Self {
         match atom {
             Atom::Bytes(bytes) => Form::of(bytes),
             Atom::Int(value) => Form::int(value),
@@ -63,7 +63,7 @@ impl<'a> Form<'a> {
     }
 
     #[inline]
-    pub(super) fn int(value: i64) -> Self {
+    pub(crate) fn int(value: i64) -> Self {
         let mut code = [0; 9];
         code[1..].copy_from_slice(&value.to_le_bytes());
         let (tag, size) = match value {
@@ -80,7 +80,7 @@ impl<'a> Form<'a> {
 
     /// A score: an integer where that is exact (and not −0), else the float's own bytes.
     #[inline]
-    pub(super) fn score(score: f64) -> Self {
+    pub(crate) fn score(score: f64) -> Self {
         let whole = score as i64;
         if whole as f64 == score && whole != i64::MAX && (whole != 0 || score.is_sign_positive()) {
             return Form::int(whole);
@@ -93,7 +93,7 @@ impl<'a> Form<'a> {
 
     /// Bytes the code takes.
     #[inline]
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Form::Int { size, .. } => usize::from(*size),
             Form::Text(text) if text.len() <= SHORT_TEXT => 1 + text.len(),
@@ -104,7 +104,7 @@ impl<'a> Form<'a> {
 
     /// Writes the code to the head of `out`, which has room for it; its size.
     #[inline]
-    pub(super) fn write(&self, out: &mut [u8]) -> usize {
+    pub(crate) fn write(&self, out: &mut [u8]) -> usize {
         let text = match self {
             Form::Int { code, size } => {
                 let size = usize::from(*size);
@@ -132,7 +132,7 @@ impl<'a> Form<'a> {
 
     /// Whether the element at the head of `run` is this one.
     #[inline]
-    pub(super) fn is_at(&self, run: &[u8]) -> bool {
+    pub(crate) fn is_at(&self, run: &[u8]) -> bool {
         match self {
             Form::Int { code, size } => run.starts_with(&code[..usize::from(*size)]),
             Form::Text(text) if text.len() <= SHORT_TEXT => {
@@ -164,7 +164,7 @@ fn word<const N: usize>(run: &[u8]) -> [u8; N] {
 
 /// The element at the head of `run` and the size of its code.
 #[inline]
-pub(super) fn read(run: &[u8]) -> (Atom<'_>, usize) {
+pub(crate) fn read(run: &[u8]) -> (Atom<'_>, usize) {
     let tag = run[0];
     if tag <= SHORT_TEXT as u8 {
         let size = 1 + usize::from(tag);
@@ -221,7 +221,7 @@ const SIZES: [u8; 128] = {
 
 /// Size of the code at the head of `run`.
 #[inline]
-pub(super) fn skip(run: &[u8]) -> usize {
+pub(crate) fn skip(run: &[u8]) -> usize {
     let tag = run[0];
     if tag <= SHORT_TEXT as u8 {
         return 1 + usize::from(tag);
@@ -234,7 +234,7 @@ pub(super) fn skip(run: &[u8]) -> usize {
 
 /// The score at the head of `run` and the size of its code.
 #[inline]
-pub(super) fn read_score(run: &[u8]) -> (f64, usize) {
+pub(crate) fn read_score(run: &[u8]) -> (f64, usize) {
     if run[0] == FLOAT {
         return (f64::from_le_bytes(word(run)), 9);
     }
@@ -249,7 +249,7 @@ pub(super) fn read_score(run: &[u8]) -> (f64, usize) {
 
 /// Bytes that the backward size of a record of `size` bytes takes.
 #[inline]
-pub(super) fn back_size(size: usize) -> usize {
+pub(crate) fn back_size(size: usize) -> usize {
     let mut rest = size >> 7;
     let mut bytes = 1;
     while rest > 0 {
@@ -262,7 +262,7 @@ pub(super) fn back_size(size: usize) -> usize {
 /// Writes the backward size `size`: seven bits a byte, the lowest last; all bytes but the first say
 /// that another one stands before them.
 #[inline]
-pub(super) fn write_back(out: &mut [u8], size: usize) {
+pub(crate) fn write_back(out: &mut [u8], size: usize) {
     let mut rest = size;
     for (i, byte) in out.iter_mut().enumerate().rev() {
         *byte = (rest & 0x7f) as u8 | if i > 0 { 0x80 } else { 0 };
@@ -272,7 +272,7 @@ pub(super) fn write_back(out: &mut [u8], size: usize) {
 
 /// The size of the record that ends where `run` ends, and the bytes its backward size takes.
 #[inline]
-pub(super) fn read_back(run: &[u8]) -> (usize, usize) {
+pub(crate) fn read_back(run: &[u8]) -> (usize, usize) {
     let mut size = 0;
     let mut bytes = 0;
     for &byte in run.iter().rev() {

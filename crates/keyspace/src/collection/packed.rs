@@ -8,10 +8,10 @@
 //! business; [`super::element`] writes and reads the elements in it.
 
 /// Bytes a run may have; collections convert before (Redis: `LISTPACK_MAX_SAFETY_LIMIT`).
-pub(super) const MAX_BYTES: usize = 1 << 30;
+pub(crate) const MAX_BYTES: usize = 1 << 30;
 
 #[derive(Clone)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     bytes: Box<[u8]>,
     used: u32,
     count: u32,
@@ -19,7 +19,7 @@ pub(super) struct Packed {
 
 /// The size the allocator really sets aside for `size` bytes: classes of 16 bytes up to 128, then
 /// four classes to each doubling.
-pub(super) fn size_class(size: usize) -> usize {
+pub(crate) fn size_class(size: usize) -> usize {
     if size <= 128 {
         size.next_multiple_of(16)
     } else {
@@ -29,7 +29,7 @@ pub(super) fn size_class(size: usize) -> usize {
 }
 
 /// The same bytes in a block of `capacity`, which is at least `used`.
-pub(super) fn resized(block: Box<[u8]>, used: usize, capacity: usize) -> Box<[u8]> {
+pub(crate) fn resized(block: Box<[u8]>, used: usize, capacity: usize) -> Box<[u8]> {
     let mut bytes = block.into_vec();
     bytes.truncate(used);
     if bytes.capacity() > capacity {
@@ -42,7 +42,7 @@ pub(super) fn resized(block: Box<[u8]>, used: usize, capacity: usize) -> Box<[u8
 }
 
 impl Packed {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Packed {
             bytes: Box::default(),
             used: 0,
@@ -52,41 +52,41 @@ impl Packed {
 
     /// Number of records.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count as usize
     }
 
     #[inline]
-    pub(super) fn run(&self) -> &[u8] {
+    pub(crate) fn run(&self) -> &[u8] {
         &self.bytes[..self.used as usize]
     }
 
     /// Whether `more` bytes may still be added.
     #[inline]
-    pub(super) fn has_room(&self, more: usize) -> bool {
+    pub(crate) fn has_room(&self, more: usize) -> bool {
         self.used as usize + more <= MAX_BYTES
     }
 
     /// Makes room for a record of `size` bytes at `at`, for the caller to write.
     #[inline]
-    pub(super) fn insert(&mut self, at: usize, size: usize) -> &mut [u8] {
+    pub(crate) fn insert(&mut self, at: usize, size: usize) -> &mut [u8] {
         self.count += 1;
         self.replace(at, 0, size)
     }
 
     /// Removes the record of `size` bytes at `at`.
-    pub(super) fn remove(&mut self, at: usize, size: usize) {
+    pub(crate) fn remove(&mut self, at: usize, size: usize) {
         self.remove_many(at, size, 1);
     }
 
     /// Removes `count` records that together take `size` bytes from `at` on.
-    pub(super) fn remove_many(&mut self, at: usize, size: usize, count: usize) {
+    pub(crate) fn remove_many(&mut self, at: usize, size: usize, count: usize) {
         self.replace(at, size, 0);
         self.count -= count as u32;
     }
 
     /// Makes the `old` bytes at `at` into `new` bytes, for the caller to write.
-    pub(super) fn replace(&mut self, at: usize, old: usize, new: usize) -> &mut [u8] {
+    pub(crate) fn replace(&mut self, at: usize, old: usize, new: usize) -> &mut [u8] {
         if old != new {
             let used = self.used as usize;
             let after = used - old + new;
@@ -108,7 +108,7 @@ impl Packed {
     }
 
     /// Bytes allocated.
-    pub(super) fn memory_usage(&self) -> usize {
+    pub(crate) fn memory_usage(&self) -> usize {
         self.bytes.len()
     }
 }

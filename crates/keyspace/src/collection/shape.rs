@@ -6,18 +6,18 @@
 use super::packed::Packed;
 use crate::rows::Handle;
 
-pub(super) enum Shape<T> {
+pub(crate) enum Shape<T> {
     Packed(Packed),
     Big(Box<Big<T>>),
 }
 
-pub(super) enum Big<T> {
+pub(crate) enum Big<T> {
     Indexed(T),
     Rows(Box<Handle>),
 }
 
 /// Which of the forms it is, as references to it.
-pub(super) enum Look<P, T, R> {
+pub(crate) enum Look<P, T, R> {
     Packed(P),
     Indexed(T),
     Rows(R),

@@ -4,7 +4,7 @@
 //!   head 8      clock:24 deadline?:1 parity:1 form:3 marked:1 trial:1 | key length:16 | inline length:16
 //!   deadline 8  only if it has one: Unix ms
 //!   length 8    only if the key is 65,535 bytes or longer
-//!   value       Int: i64 · Raw: Vec<u8> · List, Set, Zset, Hash: Box · Inline: nothing
+//!   value       Int: i64 · Raw: Vec<u8> · Inline: nothing · all kinds but strings: Box
 //!   key         its bytes
 //!   inline      the string's bytes, if Inline
 //! ```
@@ -35,7 +35,6 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-pub use form::Collection;
 pub(crate) use form::Form;
 pub(crate) use make::as_int;
 
@@ -48,6 +47,7 @@ const CLOCK: u32 = (1 << 24) - 1;
 const HAS_DEADLINE: u32 = 1 << 24;
 const PARITY: u32 = 1 << 25;
 const FORM_SHIFT: u32 = 26;
+const FORM_BITS: u32 = 7;
 const MARKED: u32 = 1 << 29;
 const ON_TRIAL: u32 = 1 << 30;
 

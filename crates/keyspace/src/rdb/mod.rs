@@ -32,7 +32,8 @@ mod zipmap;
 
 pub use checksum::Checksum;
 pub use reader::{Sink, Skipped, Summary, read, read_parts};
-pub use value::Part;
+pub(crate) use source::Source;
+pub(crate) use value::{Dumped, Each, Packing, Room, Writer, pair};
 pub use writer::{Encoder, Header, append_db_size, append_header, trailer};
 
 /// The version written; Redis 7.0's.
@@ -54,27 +55,11 @@ mod opcode {
     pub const EOF: u8 = 255;
 }
 
-/// How a value is laid out.
+/// Layouts of values that are stepped over; those of each kind are in `kind/*/rdb.rs`.
 mod layout {
-    pub const STRING: u8 = 0;
-    pub const LIST: u8 = 1;
-    pub const SET: u8 = 2;
-    pub const ZSET: u8 = 3;
-    pub const HASH: u8 = 4;
-    pub const ZSET_2: u8 = 5;
     pub const MODULE_2: u8 = 7;
-    pub const HASH_ZIPMAP: u8 = 9;
-    pub const LIST_ZIPLIST: u8 = 10;
-    pub const SET_INTSET: u8 = 11;
-    pub const ZSET_ZIPLIST: u8 = 12;
-    pub const HASH_ZIPLIST: u8 = 13;
-    pub const LIST_QUICKLIST: u8 = 14;
     pub const STREAM: u8 = 15;
-    pub const HASH_LISTPACK: u8 = 16;
-    pub const ZSET_LISTPACK: u8 = 17;
-    pub const LIST_QUICKLIST_2: u8 = 18;
     pub const STREAM_2: u8 = 19;
-    pub const SET_LISTPACK: u8 = 20;
     pub const STREAM_3: u8 = 21;
 }
 

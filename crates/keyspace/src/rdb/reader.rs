@@ -5,9 +5,9 @@ use std::io::Read;
 use base::{DbIndex, limits};
 
 use super::source::Source;
-use super::value::{self, Building, Part, Parts};
+use super::value::{self, Building, Room};
 use super::{Error, NEWEST_VERSION, opcode, skip};
-use crate::{Kind, Owned, Tuning};
+use crate::{Kind, Owned, Part, Tuning};
 
 /// Dumps before this version have no checksum.
 const CHECKSUM_SINCE: u32 = 5;
@@ -57,9 +57,9 @@ pub fn read<R: Read>(
     tuning: &Tuning,
     each: &mut dyn FnMut(DbIndex, &[u8], Owned),
 ) -> Result<Summary, Error> {
-    walk(reader, &mut |source, parts, head| {
+    walk(reader, &mut |source, room, head| {
         let mut building = Building::new(head.kind, tuning);
-        parts.read(source, head.kind, head.layout, &mut |part| {
+        value::read(source, head.kind, head.layout, room, &mut |part| {
             building.add(part);
             Ok(())
         })?;
@@ -79,12 +79,14 @@ pub fn read<R: Read>(
 /// Reads a whole dump without ever having a whole collection in memory. As with [`read`], the
 /// checksum is known to be right only when this returns.
 pub fn read_parts<R: Read>(reader: R, sink: &mut dyn Sink) -> Result<Summary, Error> {
-    walk(reader, &mut |source, parts, head| {
+    walk(reader, &mut |source, room, head| {
         if !sink.begin(head.db, head.key, head.kind, head.expire_at_ms) {
-            parts.read(source, head.kind, head.layout, &mut |_| Ok(()))?;
+            value::read(source, head.kind, head.layout, room, &mut |_| Ok(()))?;
             return Ok(Taken::Unwanted);
         }
-        parts.read(source, head.kind, head.layout, &mut |part| sink.part(part))?;
+        value::read(source, head.kind, head.layout, room, &mut |part| {
+            sink.part(part)
+        })?;
         Ok(match sink.end()? {
             true => Taken::Kept,
             false => Taken::Skipped,
@@ -108,7 +110,7 @@ enum Taken {
     Unwanted,
 }
 
-type Take<'a, R> = dyn FnMut(&mut Source<R>, &mut Parts, Head<'_>) -> Result<Taken, Error> + 'a;
+type Take<'a, R> = dyn FnMut(&mut Source<R>, &mut Room, Head<'_>) -> Result<Taken, Error> + 'a;
 
 fn walk<R: Read>(reader: R, take: &mut Take<'_, R>) -> Result<Summary, Error> {
     let mut source = Source::new(reader);
@@ -116,7 +118,7 @@ fn walk<R: Read>(reader: R, take: &mut Take<'_, R>) -> Result<Summary, Error> {
         version: version(&mut source)?,
         ..Summary::default()
     };
-    let mut parts = Parts::default();
+    let mut room = Room::default();
     let (mut db, mut key, mut expire_at_ms) = (0, Vec::new(), None);
     loop {
         match source.byte()? {
@@ -161,7 +163,7 @@ fn walk<R: Read>(reader: R, take: &mut Take<'_, R>) -> Result<Summary, Error> {
                             layout,
                             expire_at_ms,
                         };
-                        take(&mut source, &mut parts, head)?
+                        take(&mut source, &mut room, head)?
                     }
                     None => {
                         value::skip_value(&mut source, layout, &key)?;

@@ -1,47 +1,108 @@
-//! One value out of a dump, whatever its layout: as parts, or put together.
+//! One value in a dump, whatever its kind: what the reader and the writer ask of a kind, and the `match`
+//! that finds the kind. The layouts of a kind are in `kind/*/rdb.rs`.
 
 use std::io::Read;
 
-use base::{Atom, IntText, number};
+use base::Atom;
 
 use super::source::Source;
+use super::strings::{Packer, push_atom, push_length};
 use super::{Error, intset, layout, listpack, skip, ziplist, zipmap};
-use crate::{Kind, Tuning, Value};
+use crate::kind::{each_kind, each_value, string};
+use crate::{Kind, Part, Tuning, Value, ValueRef};
 
-/// How a node of a quicklist is kept.
-const PLAIN_NODE: u64 = 1;
-const PACKED_NODE: u64 = 2;
+/// A kind that dumps can hold. All but strings, which have an arm of their own wherever this is used.
+///
+/// Uses nothing of the kind that is not public: dumps are no part of what a value is.
+pub(crate) trait Dumped: Sized {
+    /// The layout it is written in: one that every Redis since 4 loads.
+    const LAYOUT: u8;
 
-/// A piece of a value, in the order of the dump.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Part<'a> {
-    String(&'a [u8]),
-    /// Of a list, from its head on.
-    Element(&'a [u8]),
-    /// Of a set.
-    Member(&'a [u8]),
-    /// A member of a sorted set; its score is a number.
-    Scored(&'a [u8], f64),
-    /// Of a hash: field and value.
-    Field(&'a [u8], &'a [u8]),
+    /// Whether values with this layout are of this kind.
+    fn has_layout(layout: u8) -> bool;
+
+    /// Appends the value.
+    fn write(&self, out: &mut Writer<'_>);
+
+    /// Hands the parts of the value that follows to `each`; memory is needed for one of them, or
+    /// for as many as the dump has packed into one string.
+    fn read<R: Read>(
+        source: &mut Source<R>,
+        layout: u8,
+        room: &mut Room,
+        each: &mut Each<'_>,
+    ) -> Result<(), Error>;
+
+    /// Adds a part that [`Dumped::read`] has handed out.
+    fn add(&mut self, part: Part<'_>, tuning: &Tuning);
 }
 
-type Each<'a> = dyn FnMut(Part<'_>) -> Result<(), Error> + 'a;
+/// Takes parts in.
+pub(crate) type Each<'a> = dyn FnMut(Part<'_>) -> Result<(), Error> + 'a;
+
+/// Buffers for strings, kept from one value to the next.
+#[derive(Default)]
+pub(crate) struct Room {
+    pub first: Vec<u8>,
+    pub second: Vec<u8>,
+}
+
+/// Where a value is written.
+pub(crate) struct Writer<'a> {
+    /// `Some` if long strings are to be compressed.
+    pub(super) packer: Option<&'a mut Packer>,
+    pub(super) out: &'a mut Vec<u8>,
+}
+
+impl Writer<'_> {
+    pub fn length(&mut self, n: usize) {
+        push_length(n, self.out);
+    }
+
+    pub fn atom(&mut self, atom: Atom<'_>) {
+        push_atom(atom, self.packer.as_deref_mut(), self.out);
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+}
+
+/// The layout a value is written in.
+pub(super) fn layout_of(kind: Kind) -> u8 {
+    each_kind!(kind, Kind: Kind::String => string::rdb::LAYOUT, T => T::LAYOUT)
+}
+
+pub(super) fn write(value: &ValueRef<'_>, out: &mut Writer<'_>) {
+    each_value!(value, ValueRef: String(atom) => string::rdb::write(*atom, out), it => it.write(out));
+}
 
 /// The type of the values with this layout; `None` if they have no place here.
 pub(super) fn kind_of(layout: u8) -> Option<Kind> {
-    Some(match layout {
-        layout::STRING => Kind::String,
-        layout::LIST | layout::LIST_ZIPLIST | layout::LIST_QUICKLIST | layout::LIST_QUICKLIST_2 => {
-            Kind::List
-        }
-        layout::SET | layout::SET_INTSET | layout::SET_LISTPACK => Kind::Set,
-        layout::ZSET | layout::ZSET_2 | layout::ZSET_ZIPLIST | layout::ZSET_LISTPACK => Kind::Zset,
-        layout::HASH | layout::HASH_ZIPMAP | layout::HASH_ZIPLIST | layout::HASH_LISTPACK => {
-            Kind::Hash
-        }
-        _ => return None,
-    })
+    let has_layout = |kind: &Kind| {
+        each_kind!(
+            kind,
+            Kind: Kind::String => layout == string::rdb::LAYOUT,
+            T => T::has_layout(layout),
+        )
+    };
+    Kind::ALL.iter().copied().find(has_layout)
+}
+
+/// Hands the parts of the value that follows to `each`; see [`Dumped::read`].
+pub(super) fn read<R: Read>(
+    source: &mut Source<R>,
+    kind: Kind,
+    layout: u8,
+    room: &mut Room,
+    each: &mut Each<'_>,
+) -> Result<(), Error> {
+    each_kind!(
+        kind,
+        Kind: Kind::String => string::rdb::read(source, room, each),
+        T => T::read(source, layout, room, each),
+    )
 }
 
 /// Steps over a value that [`kind_of`] has no type for.
@@ -71,215 +132,48 @@ pub(super) struct Building<'a> {
 
 impl<'a> Building<'a> {
     pub fn new(kind: Kind, tuning: &'a Tuning) -> Self {
-        let value = match kind {
-            Kind::String => Value::String(Box::default()),
-            Kind::List => Value::List(Box::default()),
-            Kind::Set => Value::Set(Box::default()),
-            Kind::Zset => Value::Zset(Box::default()),
-            Kind::Hash => Value::Hash(Box::default()),
-        };
+        let value = Value::empty(kind);
         Building { value, tuning }
     }
 
     pub fn add(&mut self, part: Part<'_>) {
-        match (&mut self.value, part) {
-            (Value::String(value), Part::String(bytes)) => *value = bytes.into(),
-            (Value::List(it), Part::Element(element)) => it.push_back(element, self.tuning),
-            (Value::Set(it), Part::Member(member)) => {
-                it.insert(member, self.tuning);
-            }
-            (Value::Zset(it), Part::Scored(member, score)) => {
-                it.insert(member, score, self.tuning);
-            }
-            (Value::Hash(it), Part::Field(field, value)) => {
-                it.insert(field, value, self.tuning);
-            }
-            _ => debug_assert!(false, "a part of another type"),
-        }
+        each_value!(
+            &mut self.value,
+            Value: String(bytes) => *bytes = part.value.into(),
+            it => it.add(part, self.tuning),
+        );
     }
 
     /// `None` for an empty collection, which Redis skips as well.
     pub fn finish(self) -> Option<Value> {
-        let is_empty = match &self.value {
-            Value::String(_) => false,
-            Value::List(it) => it.is_empty(),
-            Value::Set(it) => it.is_empty(),
-            Value::Zset(it) => it.is_empty(),
-            Value::Hash(it) => it.is_empty(),
-        };
-        (!is_empty).then_some(self.value)
+        (!self.value.is_empty_collection()).then_some(self.value)
     }
 }
 
-/// Reads values part by part, with buffers kept from one to the next.
-#[derive(Default)]
-pub(super) struct Parts {
-    first: Vec<u8>,
-    second: Vec<u8>,
+/// How elements are packed into one string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packing {
+    Listpack,
+    Ziplist,
+    Zipmap,
+    Intset,
 }
 
-impl Parts {
-    /// Hands the parts of the value that follows to `each`; memory is needed for one of them, or
-    /// for as many as the dump has packed into one string.
-    pub fn read<R: Read>(
-        &mut self,
-        source: &mut Source<R>,
-        kind: Kind,
-        layout: u8,
-        each: &mut Each<'_>,
-    ) -> Result<(), Error> {
-        match kind {
-            Kind::String => {
-                source.string(&mut self.first)?;
-                each(Part::String(&self.first))
-            }
-            Kind::List => self.list(source, layout, each),
-            Kind::Set => self.set(source, layout, each),
-            Kind::Zset => self.zset(source, layout, each),
-            Kind::Hash => self.hash(source, layout, each),
-        }
+/// The elements of a value, or of a part of it, that is one string.
+pub(crate) type Elements<'a> = Box<dyn Iterator<Item = Result<Atom<'a>, Error>> + 'a>;
+
+impl Packing {
+    pub fn elements(self, bytes: &[u8]) -> Result<Elements<'_>, Error> {
+        Ok(match self {
+            Packing::Listpack => Box::new(listpack::Elements::new(bytes)?),
+            Packing::Ziplist => Box::new(ziplist::Elements::new(bytes)?),
+            Packing::Zipmap => Box::new(zipmap::Elements::new(bytes)?),
+            Packing::Intset => Box::new(intset::Elements::new(bytes)?),
+        })
     }
-
-    fn list<R: Read>(
-        &mut self,
-        source: &mut Source<R>,
-        layout: u8,
-        each: &mut Each<'_>,
-    ) -> Result<(), Error> {
-        let nodes = match layout {
-            layout::LIST_ZIPLIST => 1,
-            _ => source.length()?,
-        };
-        for _ in 0..nodes {
-            let container = match layout {
-                layout::LIST_QUICKLIST_2 => source.length()?,
-                layout::LIST => PLAIN_NODE,
-                _ => PACKED_NODE,
-            };
-            source.string(&mut self.first)?;
-            match container {
-                PLAIN_NODE => each(Part::Element(&self.first))?,
-                PACKED_NODE => {
-                    for element in packed(&self.first, layout)? {
-                        let mut room = IntText::default();
-                        each(Part::Element(element?.bytes(&mut room)))?;
-                    }
-                }
-                _ => return Err(Error::Corrupt("list node")),
-            }
-        }
-        Ok(())
-    }
-
-    fn set<R: Read>(
-        &mut self,
-        source: &mut Source<R>,
-        layout: u8,
-        each: &mut Each<'_>,
-    ) -> Result<(), Error> {
-        if layout == layout::SET {
-            for _ in 0..source.length()? {
-                source.string(&mut self.first)?;
-                each(Part::Member(&self.first))?;
-            }
-            return Ok(());
-        }
-        source.string(&mut self.first)?;
-        for member in packed(&self.first, layout)? {
-            each(Part::Member(member?.bytes(&mut IntText::default())))?;
-        }
-        Ok(())
-    }
-
-    fn zset<R: Read>(
-        &mut self,
-        source: &mut Source<R>,
-        layout: u8,
-        each: &mut Each<'_>,
-    ) -> Result<(), Error> {
-        if matches!(layout, layout::ZSET | layout::ZSET_2) {
-            for _ in 0..source.length()? {
-                source.string(&mut self.first)?;
-                let score = match layout {
-                    layout::ZSET => text_score(source, &mut self.second)?,
-                    _ => f64::from_le_bytes(source.array()?),
-                };
-                if score.is_nan() {
-                    return Err(Error::Corrupt("score"));
-                }
-                each(Part::Scored(&self.first, score))?;
-            }
-            return Ok(());
-        }
-        source.string(&mut self.first)?;
-        let mut elements = packed(&self.first, layout)?;
-        while let Some(member) = elements.next() {
-            let score = match pair(elements.next())? {
-                Atom::Int(score) => score as f64,
-                Atom::Bytes(text) => number::parse_f64(text).ok_or(Error::Corrupt("score"))?,
-            };
-            each(Part::Scored(member?.bytes(&mut IntText::default()), score))?;
-        }
-        Ok(())
-    }
-
-    fn hash<R: Read>(
-        &mut self,
-        source: &mut Source<R>,
-        layout: u8,
-        each: &mut Each<'_>,
-    ) -> Result<(), Error> {
-        if layout == layout::HASH {
-            for _ in 0..source.length()? {
-                source.string(&mut self.first)?;
-                source.string(&mut self.second)?;
-                each(Part::Field(&self.first, &self.second))?;
-            }
-            return Ok(());
-        }
-        source.string(&mut self.first)?;
-        let mut elements = packed(&self.first, layout)?;
-        while let Some(field) = elements.next() {
-            let value = pair(elements.next())?;
-            let (mut field_room, mut value_room) = (IntText::default(), IntText::default());
-            let field = field?;
-            let value = value.bytes(&mut value_room);
-            each(Part::Field(field.bytes(&mut field_room), value))?;
-        }
-        Ok(())
-    }
-}
-
-type Elements<'a> = Box<dyn Iterator<Item = Result<Atom<'a>, Error>> + 'a>;
-
-/// The elements of a value that is one string.
-fn packed(bytes: &[u8], layout: u8) -> Result<Elements<'_>, Error> {
-    Ok(match layout {
-        layout::SET_INTSET => Box::new(intset::Elements::new(bytes)?),
-        layout::HASH_ZIPMAP => Box::new(zipmap::Elements::new(bytes)?),
-        layout::LIST_ZIPLIST
-        | layout::LIST_QUICKLIST
-        | layout::ZSET_ZIPLIST
-        | layout::HASH_ZIPLIST => Box::new(ziplist::Elements::new(bytes)?),
-        _ => Box::new(listpack::Elements::new(bytes)?),
-    })
 }
 
 /// The second of two elements that belong together.
-fn pair<'a>(second: Option<Result<Atom<'a>, Error>>) -> Result<Atom<'a>, Error> {
+pub(crate) fn pair<'a>(second: Option<Result<Atom<'a>, Error>>) -> Result<Atom<'a>, Error> {
     second.unwrap_or(Err(Error::Corrupt("pair of elements")))
-}
-
-/// A score as text behind its length, or one of three marks in place of the length.
-fn text_score<R: Read>(source: &mut Source<R>, text: &mut Vec<u8>) -> Result<f64, Error> {
-    match source.byte()? {
-        253 => Ok(f64::NAN),
-        254 => Ok(f64::INFINITY),
-        255 => Ok(f64::NEG_INFINITY),
-        len => {
-            text.clear();
-            source.bytes(u64::from(len), text)?;
-            number::parse_f64(text).ok_or(Error::Corrupt("score"))
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! Values to bytes: the plain layouts, which every Redis since 4 loads and repacks as it likes.
 
-use base::{Atom, DbIndex};
+use base::DbIndex;
 
-use super::strings::{Packer, push_atom, push_bytes, push_length};
-use super::{Checksum, VERSION, layout, opcode};
+use super::strings::{Packer, push_bytes, push_length};
+use super::value::{self, Writer};
+use super::{Checksum, VERSION, opcode};
 use crate::ValueRef;
 
 /// What the start of a dump tells about its making.
@@ -84,47 +85,9 @@ impl Encoder {
             out.push(opcode::EXPIRE_TIME_MS);
             out.extend_from_slice(&at_ms.to_le_bytes());
         }
-        out.push(match value {
-            ValueRef::String(_) => layout::STRING,
-            ValueRef::List(_) => layout::LIST,
-            ValueRef::Set(_) => layout::SET,
-            ValueRef::Zset(_) => layout::ZSET_2,
-            ValueRef::Hash(_) => layout::HASH,
-        });
+        out.push(value::layout_of(value.kind()));
         push_bytes(key, self.packer.as_mut(), out);
-        self.append_value(value, out);
-    }
-
-    fn append_value(&mut self, value: ValueRef<'_>, out: &mut Vec<u8>) {
-        match value {
-            ValueRef::String(text) => self.push(text, out),
-            ValueRef::List(list) => {
-                push_length(list.len(), out);
-                list.iter_from(0)
-                    .for_each(|element| self.push(element, out));
-            }
-            ValueRef::Set(set) => {
-                push_length(set.len(), out);
-                set.iter().for_each(|member| self.push(member, out));
-            }
-            ValueRef::Zset(zset) => {
-                push_length(zset.len(), out);
-                for (member, score) in zset.iter_from(0) {
-                    self.push(member, out);
-                    out.extend_from_slice(&score.to_le_bytes());
-                }
-            }
-            ValueRef::Hash(hash) => {
-                push_length(hash.len(), out);
-                for (field, value) in hash.iter() {
-                    self.push(field, out);
-                    self.push(value, out);
-                }
-            }
-        }
-    }
-
-    fn push(&mut self, atom: Atom<'_>, out: &mut Vec<u8>) {
-        push_atom(atom, self.packer.as_mut(), out);
+        let packer = self.packer.as_mut();
+        value::write(&value, &mut Writer { packer, out });
     }
 }

@@ -23,11 +23,10 @@ use std::sync::Arc;
 use base::DbIndex;
 
 use super::handle::Job;
-use super::load::on_rows;
 use super::{Family, RowError, RowSource, Tier, VOID, layout};
+use crate::Keyspace;
 use crate::memory::entry::Entry;
 use crate::memory::table::Position;
-use crate::{Keyspace, ValueRef};
 
 /// What is read of a range at first, some blocks; each time the command comes back it is four times as
 /// much, for most ranges are short.
@@ -173,14 +172,7 @@ impl Keyspace {
         let birth = entry.birth();
         let echo = match echo {
             Some(handle) => {
-                let (generation, head) = match entry.value() {
-                    ValueRef::String(_) => return None,
-                    ValueRef::List(it) => (it.generation, it.head),
-                    ValueRef::Set(it) => (it.generation, 0),
-                    ValueRef::Zset(it) => (it.generation, 0),
-                    ValueRef::Hash(it) => (it.generation, 0),
-                };
-                let value = on_rows(entry.kind(), handle, generation, head);
+                let value = entry.value().with_handle(handle)?;
                 Entry::value(key, value, birth)
             }
             None if entry.elements().is_some_and(|n| n <= ECHO_ELEMENTS) => {

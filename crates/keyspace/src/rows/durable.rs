@@ -28,7 +28,7 @@ use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
 use crate::memory::table::{AHEAD, Position};
 use crate::weighing::Awaited;
-use crate::{Keyspace, Kind, Tuning, ValueRef};
+use crate::{Keyspace, Kind, Tuning};
 
 /// Where the writes of a command go that has to be run again.
 pub(crate) const VOID: usize = DATABASES as usize;
@@ -411,13 +411,7 @@ impl Keyspace {
             return;
         };
         let mut recorder = durable.recorder(db.index_id, entry.key(), generation);
-        match entry.value() {
-            ValueRef::String(_) => {}
-            ValueRef::List(it) => it.record(&mut recorder),
-            ValueRef::Set(it) => it.record(&mut recorder),
-            ValueRef::Zset(it) => it.record(&mut recorder),
-            ValueRef::Hash(it) => it.record(&mut recorder),
-        }
+        entry.value().record(&mut recorder);
         let place = durable.place(db.index_id, entry.key(), generation);
         let entry = db.entry_mut(position);
         if let Some(handle) = entry.and_then(|entry| entry.handle()) {

@@ -23,8 +23,8 @@ use base::limits::DATABASES;
 
 use super::layout::{self, Body, Metadata};
 use super::{Changes, Family, Recorder, State};
-use crate::Kind;
-use crate::rdb::{Error, Part, Sink};
+use crate::rdb::{Error, Sink};
+use crate::{Kind, Part};
 
 /// A batch is written when it has grown to this size.
 const BATCH_BYTES: usize = 1 << 20;
@@ -68,7 +68,8 @@ struct Current {
     expire_at_ms: Option<u64>,
     generation: u64,
     size: u64,
-    string: Vec<u8>,
+    /// What its metadata row says behind that: a string, or the extra bytes of another kind.
+    extra: Vec<u8>,
 }
 
 impl<'a> Import<'a> {
@@ -103,7 +104,7 @@ impl<'a> Import<'a> {
                 expire_at_ms: None,
                 generation: 0,
                 size: 0,
-                string: Vec::new(),
+                extra: Vec::new(),
             },
             row: Vec::new(),
             value: Vec::new(),
@@ -149,11 +150,11 @@ impl<'a> Import<'a> {
         layout::push_metadata_key(&mut self.row, region.home, db.index_id, &it.key);
         self.value.clear();
         let body = match it.kind {
-            Kind::String => Body::String(&it.string),
+            Kind::String => Body::String(&it.extra),
             _ => Body::Collection {
                 generation: it.generation,
                 size: it.size,
-                head: 0,
+                extra: &it.extra,
             },
         };
         let head = Metadata {
@@ -192,6 +193,7 @@ impl Sink for Import<'_> {
         it.kind = kind;
         it.expire_at_ms = expire_at_ms;
         it.size = 0;
+        it.extra.clear();
         if let Some(region) = self.regions.get_mut(it.region)
             && kind != Kind::String
         {
@@ -202,20 +204,12 @@ impl Sink for Import<'_> {
     }
 
     fn part(&mut self, part: Part<'_>) -> Result<(), Error> {
-        if let Part::String(bytes) = part {
-            self.current.string.clear();
-            self.current.string.extend_from_slice(bytes);
-            return Ok(());
+        if self.current.kind != Kind::String {
+            self.base_row();
         }
-        self.base_row();
         let mut rows = Recorder::new(&mut self.changes, &mut self.row);
-        match part {
-            Part::String(_) => {}
-            Part::Element(element) => rows.put_at(self.current.size as i64, element),
-            Part::Member(member) => rows.put(member, b""),
-            Part::Field(field, value) => rows.put(field, value),
-            Part::Scored(member, score) => rows.put_score(member, None, score),
-        }
+        let it = &mut self.current;
+        it.kind.import(part, it.size, &mut rows, &mut it.extra);
         self.current.size += 1;
         if self.changes.size_bytes() > BATCH_BYTES {
             self.put_head();
@@ -294,7 +288,11 @@ mod tests {
         assert!(import.begin(0, b"hash", Kind::Hash, Some(2000)));
         for n in 0..3000u32 {
             let field = n.to_be_bytes();
-            import.part(Part::Field(&field, &[b'x'; 1000])).unwrap();
+            let part = Part {
+                name: &field,
+                value: &[b'x'; 1000],
+            };
+            import.part(part).unwrap();
         }
         assert!(import.end().unwrap());
         assert!(!import.begin(0, b"due", Kind::String, Some(1000)));

@@ -6,8 +6,9 @@
 //!   metadata key    = prefix  slot:u16  klen:u32  key                redis_metadata
 //!   metadata value  = kind|flags:u8  expire_ms:u64  rest             0: no deadline
 //!            rest   = the string's bytes
-//!                   | generation:u64  size:u64                       hash, set, sorted set
-//!                   | generation:u64  size:u64  head:i64  tail:i64   list: elements at head..tail
+//!                   | generation:u64  size:u64  extra                all other kinds
+//!            extra  = head:i64  tail:i64                             list: elements at head..tail
+//!                   | nothing                                        hash, set, sorted set
 //!   sub key         = metadata key  generation:u64  sub              data
 //!            hash   : sub = field                                    value = the field's value
 //!            set    : sub = member                                   value = nothing
@@ -57,16 +58,6 @@ pub fn score8(score: f64) -> [u8; 8] {
     let sign = 1 << 63;
     let bits = if bits & sign != 0 { !bits } else { bits | sign };
     bits.to_be_bytes()
-}
-
-/// The value of a row in the order of scores: whether its score is the zero that is below zero.
-#[inline]
-pub fn sign(score: f64) -> &'static [u8] {
-    if score == 0.0 && score.is_sign_negative() {
-        b"-"
-    } else {
-        b""
-    }
 }
 
 #[inline]
@@ -248,28 +239,31 @@ pub enum Body<'a> {
     Collection {
         generation: u64,
         size: u64,
-        /// Position of a list's first element; 0 for others.
-        head: i64,
+        /// What only the kind understands.
+        extra: &'a [u8],
     },
+}
+
+/// Appends the beginning of a metadata row; the body follows.
+#[inline]
+pub(crate) fn push_metadata_head(out: &mut Vec<u8>, kind: Kind, expire_at_ms: Option<u64>) {
+    out.push(kind.code());
+    out.extend_from_slice(&expire_at_ms.unwrap_or(0).to_be_bytes());
 }
 
 impl Metadata<'_> {
     pub fn push(&self, out: &mut Vec<u8>) {
-        out.push(kind_code(self.kind));
-        out.extend_from_slice(&self.expire_at_ms.unwrap_or(0).to_be_bytes());
+        push_metadata_head(out, self.kind, self.expire_at_ms);
         match self.body {
             Body::String(bytes) => out.extend_from_slice(bytes),
             Body::Collection {
                 generation,
                 size,
-                head,
+                extra,
             } => {
                 out.extend_from_slice(&generation.to_be_bytes());
                 out.extend_from_slice(&size.to_be_bytes());
-                if self.kind == Kind::List {
-                    out.extend_from_slice(&head.to_be_bytes());
-                    out.extend_from_slice(&head.wrapping_add(size as i64).to_be_bytes());
-                }
+                out.extend_from_slice(extra);
             }
         }
     }
@@ -277,7 +271,7 @@ impl Metadata<'_> {
     /// `None`: not a metadata value.
     pub fn parse(value: &[u8]) -> Option<Metadata<'_>> {
         let (&code, rest) = value.split_first()?;
-        let kind = kind_from(code)?;
+        let kind = Kind::from_code(code & KIND_BITS)?;
         let (expire, rest) = rest.split_first_chunk()?;
         let expire_at_ms = Some(u64::from_be_bytes(*expire)).filter(|&ms| ms != 0);
         if kind == Kind::String {
@@ -289,17 +283,14 @@ impl Metadata<'_> {
             });
         }
         let (generation, rest) = rest.split_first_chunk()?;
-        let (size, rest) = rest.split_first_chunk()?;
-        let head = match (kind, rest.split_first_chunk()) {
-            (Kind::List, Some((head, tail))) if tail.len() == 8 => i64::from_be_bytes(*head),
-            (Kind::List, _) => return None,
-            _ if rest.is_empty() => 0,
-            _ => return None,
-        };
+        let (size, extra) = rest.split_first_chunk()?;
+        if !kind.is_extra(extra) {
+            return None;
+        }
         let body = Body::Collection {
             generation: u64::from_be_bytes(*generation),
             size: u64::from_be_bytes(*size),
-            head,
+            extra,
         };
         Some(Metadata {
             kind,
@@ -315,27 +306,6 @@ impl Metadata<'_> {
             Body::Collection { generation, .. } => Some(generation),
         }
     }
-}
-
-fn kind_code(kind: Kind) -> u8 {
-    match kind {
-        Kind::String => 1,
-        Kind::List => 2,
-        Kind::Set => 3,
-        Kind::Zset => 4,
-        Kind::Hash => 5,
-    }
-}
-
-fn kind_from(code: u8) -> Option<Kind> {
-    Some(match code & KIND_BITS {
-        1 => Kind::String,
-        2 => Kind::List,
-        3 => Kind::Set,
-        4 => Kind::Zset,
-        5 => Kind::Hash,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{Family, RowError, RowSource, State, Tier};
 use crate::memory::SaveEntry;
 use crate::memory::entry::Entry;
 use crate::weight::Counted;
-use crate::{Hash, Kind, List, Owned, Set, Tuning, Value, ValueRef, Zset};
+use crate::{Kind, Owned, Tuning, Value, ValueRef};
 
 /// A key to be loaded: owned, for another thread.
 ///
@@ -55,33 +55,20 @@ pub struct Rows {
     pub(super) expire_at_ms: Option<u64>,
     pub(super) generation: u64,
     pub(super) len: usize,
-    /// Position of a list's first element.
-    pub(super) head: i64,
+    /// The extra bytes of its metadata row.
+    pub(super) extra: Box<[u8]>,
 }
 
 impl Rows {
     /// The value that stays in the rows at `place`.
     pub(super) fn at(&self, place: Place, counted: Option<Counted>, tuning: &Tuning) -> Value {
-        let order = match self.kind {
-            Kind::Zset => Family::Score,
-            _ => Family::Data,
-        };
+        let order = self.kind.order();
         let mut handle = Handle::new(place, self.len, order, tuning.rows_from_elements);
         if let Some(counted) = counted {
             handle.set_counted(counted);
         }
-        on_rows(self.kind, handle, self.generation, self.head)
-    }
-}
-
-/// A collection that stays in its rows; `head` is the position of a list's first element.
-pub(super) fn on_rows(kind: Kind, handle: Handle, generation: u64, head: i64) -> Value {
-    match kind {
-        Kind::String => Value::String(Box::default()),
-        Kind::List => Value::List(Box::new(List::on_rows(handle, generation, head))),
-        Kind::Set => Value::Set(Box::new(Set::on_rows(handle, generation))),
-        Kind::Zset => Value::Zset(Box::new(Zset::on_rows(handle, generation))),
-        Kind::Hash => Value::Hash(Box::new(Hash::on_rows(handle, generation))),
+        let empty = Value::of_metadata(self.kind, self.generation, &self.extra);
+        empty.borrow().with_handle(handle).unwrap_or(empty)
     }
 }
 
@@ -109,14 +96,14 @@ pub fn load(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result
                 Body::Collection {
                     generation,
                     size,
-                    head,
+                    extra,
                 },
         }) if size > request.tuning.rows_from_elements as u64 => Ok(Loaded::Rows(Rows {
             kind,
             expire_at_ms,
             generation,
             len: size as usize,
-            head,
+            extra: extra.into(),
         })),
         Some(head) => value(source, &row, &request.key, head, &request.tuning, tier),
     }
@@ -136,7 +123,7 @@ fn value(
     tier: Tier,
 ) -> Result<Loaded, RowError> {
     let expire_at_ms = head.expire_at_ms;
-    let (generation, size, first) = match head.body {
+    let (generation, size, extra) = match head.body {
         Body::String(bytes) => {
             return Ok(Loaded::Value(Owned {
                 value: Value::String(bytes.into()),
@@ -146,12 +133,12 @@ fn value(
         Body::Collection {
             generation,
             size,
-            head,
-        } => (generation, size, head),
+            extra,
+        } => (generation, size, extra),
     };
     let mut base = row.to_vec();
     base.extend_from_slice(&generation.to_be_bytes());
-    let mut builder = Builder::new(head.kind, generation, first);
+    let mut made = Value::of_metadata(head.kind, generation, extra);
     let mut sound = true;
     let mut count = 0u64;
     source.scan(
@@ -164,7 +151,7 @@ fn value(
             count += 1;
             sound = row
                 .get(base.len()..)
-                .is_some_and(|sub| builder.add(sub, value, tuning));
+                .is_some_and(|sub| made.add_row(sub, value, tuning));
             sound
         },
     )?;
@@ -173,91 +160,9 @@ fn value(
         return Ok(Loaded::Torn(torn(key, &what)));
     }
     Ok(Loaded::Value(Owned {
-        value: builder.value,
+        value: made,
         expire_at_ms,
     }))
-}
-
-/// A collection being made of its rows.
-pub(super) struct Builder {
-    pub value: Value,
-    /// Where the next element of a list is to be.
-    pub next: i64,
-}
-
-impl Builder {
-    pub fn new(kind: Kind, generation: u64, head: i64) -> Self {
-        let value = match kind {
-            Kind::String => Value::String(Box::default()),
-            Kind::List => {
-                let mut list = Box::new(List::new());
-                (list.generation, list.head) = (generation, head);
-                Value::List(list)
-            }
-            Kind::Set => {
-                let mut set = Box::new(Set::new());
-                set.generation = generation;
-                Value::Set(set)
-            }
-            Kind::Zset => {
-                let mut zset = Box::new(Zset::new());
-                zset.generation = generation;
-                Value::Zset(zset)
-            }
-            Kind::Hash => {
-                let mut hash = Box::new(Hash::new());
-                hash.generation = generation;
-                Value::Hash(hash)
-            }
-        };
-        Builder { value, next: head }
-    }
-
-    /// Adds what a row says; false if it cannot be part of this collection.
-    pub fn add(&mut self, sub: &[u8], value: &[u8], tuning: &Tuning) -> bool {
-        match &mut self.value {
-            Value::String(_) => return false,
-            Value::Hash(hash) => {
-                hash.insert(sub, value, tuning);
-            }
-            Value::Set(set) => {
-                set.insert(sub, tuning);
-            }
-            Value::Zset(zset) => {
-                let Ok(bits) = value.try_into() else {
-                    return false;
-                };
-                zset.insert(sub, f64::from_bits(u64::from_be_bytes(bits)), tuning);
-            }
-            Value::List(list) => {
-                if sub != layout::i64_bytes(self.next) {
-                    return false;
-                }
-                self.next = self.next.wrapping_add(1);
-                list.push_back(value, tuning);
-            }
-        }
-        true
-    }
-
-    /// Makes a hash or a set follow a row that was put or deleted.
-    pub fn change(&mut self, sub: &[u8], value: Option<&[u8]>, tuning: &Tuning) {
-        match (value, &mut self.value) {
-            (Some(value), _) => {
-                self.add(sub, value, tuning);
-            }
-            (None, Value::Hash(hash)) => {
-                hash.remove(sub);
-            }
-            (None, Value::Set(set)) => {
-                set.remove(sub);
-            }
-            (None, Value::Zset(zset)) => {
-                zset.remove(sub);
-            }
-            (None, Value::String(_) | Value::List(_)) => {}
-        }
-    }
 }
 
 /// Calls `each` with database, key, value and deadline of every key that the rows of a region hold

@@ -24,7 +24,6 @@ use base::cluster::Segment;
 
 use super::layout::{self, Body, Metadata};
 use super::{Family, RowError, RowSource, State, Tier};
-use crate::Kind;
 
 /// Heads remembered at a time, and bytes of their keys.
 const HEADS: usize = 4096;
@@ -163,7 +162,7 @@ fn values(
                 heads.push(Head {
                     row: key.into(),
                     generation,
-                    is_scored: metadata.kind == Kind::Zset,
+                    is_scored: metadata.kind.order() == Family::Score,
                 });
             }
             more = each(Reached {

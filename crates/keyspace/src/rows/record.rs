@@ -3,7 +3,6 @@
 //! Made by `Edit` for each change of a durable keyspace; the part of the row key that all elements
 //! share is written once and each element's own part behind it.
 
-use super::layout::{i64_bytes, score8, sign};
 use super::{Changes, Family};
 
 /// Writes element rows of one collection.
@@ -27,7 +26,7 @@ impl<'a> Recorder<'a> {
         self.key.extend_from_slice(parts[1]);
     }
 
-    /// A hash field or a set member (with no value).
+    /// The row of an element.
     #[inline]
     pub fn put(&mut self, sub: &[u8], value: &[u8]) {
         self.row([sub, b""]);
@@ -40,31 +39,16 @@ impl<'a> Recorder<'a> {
         self.changes.delete(Family::Data, self.key);
     }
 
+    /// A row in another family, where there was none.
     #[inline]
-    pub fn put_at(&mut self, position: i64, element: &[u8]) {
-        self.put(&i64_bytes(position), element);
+    pub(crate) fn put_new_in(&mut self, family: Family, sub: [&[u8]; 2], value: &[u8]) {
+        self.row(sub);
+        self.changes.put_new(family, self.key, value);
     }
 
     #[inline]
-    pub fn delete_at(&mut self, position: i64) {
-        self.delete(&i64_bytes(position));
-    }
-
-    /// A member's score, and the row in the order of scores, where it is new; that of the former score
-    /// goes.
-    pub fn put_score(&mut self, member: &[u8], former: Option<f64>, score: f64) {
-        if let Some(former) = former {
-            self.row([&score8(former), member]);
-            self.changes.delete(Family::Score, self.key);
-        }
-        self.put(member, &score.to_bits().to_be_bytes());
-        self.row([&score8(score), member]);
-        self.changes.put_new(Family::Score, self.key, sign(score));
-    }
-
-    pub fn delete_score(&mut self, member: &[u8], former: f64) {
-        self.delete(member);
-        self.row([&score8(former), member]);
-        self.changes.delete(Family::Score, self.key);
+    pub(crate) fn delete_in(&mut self, family: Family, sub: [&[u8]; 2]) {
+        self.row(sub);
+        self.changes.delete(family, self.key);
     }
 }

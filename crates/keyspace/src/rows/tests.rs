@@ -47,6 +47,8 @@ fn plain(value: ValueRef<'_>) -> Plain {
         ValueRef::Hash(it) => {
             Plain::Hash(it.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
         }
+        #[allow(unreachable_patterns, reason = "for a kind to come")]
+        other => panic!("{:?} has no plain form", other.kind()),
     }
 }
 

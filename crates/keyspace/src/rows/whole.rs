@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::handle::WholeJob;
 use super::layout;
+use crate::Keyspace;
 use crate::memory::entry::{Birth, Entry};
-use crate::{Keyspace, Kind, ValueRef};
 
 impl Keyspace {
     /// The job of making a collection whole that is used a lot and takes no more than `most_bytes`; one
@@ -36,12 +36,11 @@ impl Keyspace {
         let db = self.dbs.iter_mut().find(|db| db.index_id == at.index_id)?;
         let position = db.table.find(hash, at.key)?;
         let entry = db.table.at(position)?;
-        let (kind, generation) = match entry.value() {
-            ValueRef::String(_) | ValueRef::List(_) => return None,
-            ValueRef::Set(it) => (Kind::Set, it.generation),
-            ValueRef::Zset(it) => (Kind::Zset, it.generation),
-            ValueRef::Hash(it) => (Kind::Hash, it.generation),
-        };
+        let kind = entry.kind();
+        if !kind.comes_whole() {
+            return None;
+        }
+        let generation = entry.value().generation()?;
         let handle = db.entry_mut(position)?.handle()?;
         let durable = self.durable.as_mut()?;
         let job = handle.become_whole((kind, generation), &durable.tuning, most_bytes);

@@ -163,6 +163,7 @@ fn contents(source: &dyn RowSource, region: u64) -> Contents {
                 .iter()
                 .map(|(f, v)| vec![f.to_vec(), v.to_vec()])
                 .collect(),
+            other => panic!("{:?} cannot be compared", other.kind()),
         };
         if matches!(value, ValueRef::Set(_) | ValueRef::Hash(_)) {
             parts.sort();

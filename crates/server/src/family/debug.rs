@@ -162,15 +162,8 @@ async fn on_key(
 
 fn object(view: &View<'_>, key: &[u8], reply: &mut Reply) -> Result<(), Refusal> {
     let value = view.peek(key).ok_or(Refusal::NoSuchKey)?;
-    let place = match &value {
-        ValueRef::String(base::Atom::Bytes(bytes)) => bytes.as_ptr() as usize,
-        // A number lies in its entry, which has no address of its own to show.
-        ValueRef::String(base::Atom::Int(_)) => 1,
-        ValueRef::List(list) => std::ptr::from_ref(*list) as usize,
-        ValueRef::Set(set) => std::ptr::from_ref(*set) as usize,
-        ValueRef::Zset(zset) => std::ptr::from_ref(*zset) as usize,
-        ValueRef::Hash(hash) => std::ptr::from_ref(*hash) as usize,
-    };
+    // A number lies in its entry, which has no address of its own to show.
+    let place = value.address().unwrap_or(1);
     let mut extra = String::new();
     if let ValueRef::List(list) = &value
         && list.encoding() == "quicklist"
@@ -206,16 +199,14 @@ fn listpack(view: &View<'_>, key: &[u8], reply: &mut Reply) -> Result<(), Refusa
 }
 
 fn htstats_key(view: &View<'_>, key: &[u8], reply: &mut Reply) -> Result<(), Refusal> {
-    let length = match view.peek(key).ok_or(Refusal::NoSuchKey)? {
-        ValueRef::Hash(hash) if hash.encoding() == "hashtable" => hash.len(),
-        ValueRef::Set(set) if set.encoding() == "hashtable" => set.len(),
-        ValueRef::Zset(zset) if zset.encoding() == "skiplist" => zset.len(),
-        _ => {
-            return Err(Refusal::new(
-                "ERR The value stored at the specified key is not represented using an hash table",
-            ));
-        }
+    let value = view.peek(key).ok_or(Refusal::NoSuchKey)?;
+    let length = match view.encoding(key) {
+        Some("hashtable" | "skiplist") => value.elements(),
+        _ => None,
     };
+    let length = length.ok_or(Refusal::new(
+        "ERR The value stored at the specified key is not represented using an hash table",
+    ))?;
     reply.verbatim(&format!("number of elements: {length}\n"));
     Ok(())
 }

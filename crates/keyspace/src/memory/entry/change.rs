@@ -7,10 +7,11 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::form::{Collection, Form};
+use super::form::Form;
 use super::{EntryMut, EntryRef, Head, INLINE_MOST, as_int, rounded};
+use crate::kind::{Collection, InRows, each_kind, each_value};
 use crate::rows::Handle;
-use crate::{Hash, Kind, List, Set, Value, Zset};
+use crate::{Kind, Value};
 
 impl<'a> EntryMut<'a> {
     /// # Safety
@@ -79,40 +80,18 @@ impl<'a> EntryMut<'a> {
             .then(|| unsafe { &mut *self.look().value_at().cast::<*mut T>().read() })
     }
 
-    /// Makes a collection's rows new ones; a list's begin at position 0.
+    /// Makes a collection's rows new ones.
     pub fn set_generation(self, generation: u64) {
-        match self.look().kind() {
-            Kind::String => {}
-            Kind::List => {
-                if let Some(list) = self.collection::<List>() {
-                    let head = std::mem::take(&mut list.head);
-                    list.generation = generation;
-                    if let Some(handle) = list.handle_mut() {
-                        handle.shift(head);
-                    }
-                }
+        each_kind!(self.look().kind(), Kind: Kind::String => {}, T => {
+            if let Some(collection) = self.collection::<T>() {
+                collection.set_generation(generation);
             }
-            Kind::Set => self.renew::<Set>(generation),
-            Kind::Zset => self.renew::<Zset>(generation),
-            Kind::Hash => self.renew::<Hash>(generation),
-        }
-    }
-
-    fn renew<T: Collection>(self, generation: u64) {
-        if let Some(collection) = self.collection::<T>() {
-            collection.set_generation(generation);
-        }
+        });
     }
 
     /// Puts another form of the same collection in its place.
     pub fn replace_collection(self, value: Value) {
-        match value {
-            Value::String(_) => {}
-            Value::List(new) => self.put(*new),
-            Value::Set(new) => self.put(*new),
-            Value::Zset(new) => self.put(*new),
-            Value::Hash(new) => self.put(*new),
-        }
+        each_value!(value, Value: String(_) => {}, new => self.put(*new));
     }
 
     fn put<T: Collection>(self, new: T) {
@@ -123,13 +102,11 @@ impl<'a> EntryMut<'a> {
 
     /// The handle of a collection that stays in its rows.
     pub fn handle(self) -> Option<&'a mut Handle> {
-        match self.look().kind() {
-            Kind::String => None,
-            Kind::List => self.collection::<List>()?.handle_mut(),
-            Kind::Set => self.collection::<Set>()?.handle_mut(),
-            Kind::Zset => self.collection::<Zset>()?.handle_mut(),
-            Kind::Hash => self.collection::<Hash>()?.handle_mut(),
-        }
+        each_kind!(
+            self.look().kind(),
+            Kind: Kind::String => None,
+            T => self.collection::<T>()?.handle_mut(),
+        )
     }
 
     /// Changes the deadline of an entry that has one; false if it has none.

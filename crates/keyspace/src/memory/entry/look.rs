@@ -8,14 +8,12 @@ use std::ptr::NonNull;
 
 use base::Atom;
 
-use super::form::{Collection, Form};
+use super::form::Form;
 use super::{
     Birth, CLOCK, EntryRef, HAS_DEADLINE, Head, LONG_KEY, MARKED, ON_TRIAL, PARITY, size_of_parts,
 };
-use crate::{Hash, Kind, List, Set, Value, ValueRef, Zset};
-
-/// Longest string `OBJECT ENCODING` calls embstr.
-const EMBSTR_MOST: usize = 44;
+use crate::kind::{Collection, InMemory, each_kind, each_value, string};
+use crate::{Kind, Value, ValueRef};
 
 impl<'a> EntryRef<'a> {
     #[inline]
@@ -106,19 +104,14 @@ impl<'a> EntryRef<'a> {
 
     #[inline]
     pub fn value(self) -> ValueRef<'a> {
-        // SAFETY: the form tells which box the value area holds; alive and unchanged during 'a.
-        unsafe {
-            let at = self.value_at();
-            match self.form() {
-                Form::Inline | Form::Int | Form::Raw => {
-                    ValueRef::String(self.atom().unwrap_or(Atom::Int(0)))
-                }
-                Form::List => ValueRef::List(&*at.cast::<*const List>().read()),
-                Form::Set => ValueRef::Set(&*at.cast::<*const Set>().read()),
-                Form::Zset => ValueRef::Zset(&*at.cast::<*const Zset>().read()),
-                Form::Hash => ValueRef::Hash(&*at.cast::<*const Hash>().read()),
-            }
-        }
+        each_kind!(
+            self.form(),
+            Form: Form::Inline | Form::Int | Form::Raw => {
+                ValueRef::String(self.atom().unwrap_or(Atom::Int(0)))
+            },
+            // SAFETY: the form tells which box the value area holds; alive and unchanged during 'a.
+            T => unsafe { (*self.value_at().cast::<*const T>().read()).as_value() },
+        )
     }
 
     /// The collection, if it is of this type.
@@ -130,54 +123,31 @@ impl<'a> EntryRef<'a> {
     }
 
     pub fn to_value(self) -> Value {
-        match self.value() {
-            ValueRef::String(atom) => Value::String(atom.to_vec().into_boxed_slice()),
-            ValueRef::List(it) => Value::List(Box::new(it.clone())),
-            ValueRef::Set(it) => Value::Set(Box::new(it.clone())),
-            ValueRef::Zset(it) => Value::Zset(Box::new(it.clone())),
-            ValueRef::Hash(it) => Value::Hash(Box::new(it.clone())),
-        }
+        self.value().to_value()
     }
 
     /// As `OBJECT ENCODING` names it.
     pub fn encoding(self) -> &'static str {
-        match self.value() {
-            ValueRef::String(Atom::Int(_)) => "int",
-            ValueRef::String(Atom::Bytes(bytes)) => {
-                if self.form() == Form::Inline && bytes.len() <= EMBSTR_MOST {
-                    "embstr"
-                } else {
-                    "raw"
-                }
-            }
-            ValueRef::List(it) => it.encoding(),
-            ValueRef::Set(it) => it.encoding(),
-            ValueRef::Zset(it) => it.encoding(),
-            ValueRef::Hash(it) => it.encoding(),
-        }
+        each_value!(
+            self.value(),
+            ValueRef: String(atom) => string::encoding(atom, self.form() == Form::Inline),
+            it => InMemory::encoding(it),
+        )
     }
 
     /// Elements of a collection; `None` for a string.
     pub fn elements(self) -> Option<usize> {
-        match self.value() {
-            ValueRef::String(_) => None,
-            ValueRef::List(it) => Some(it.len()),
-            ValueRef::Set(it) => Some(it.len()),
-            ValueRef::Zset(it) => Some(it.len()),
-            ValueRef::Hash(it) => Some(it.len()),
-        }
+        self.value().elements()
     }
 
     /// Bytes of the entry and all behind it.
     pub fn memory_usage(self) -> usize {
         self.size()
-            + match self.value() {
-                ValueRef::String(_) => self.raw_capacity(),
-                ValueRef::List(it) => it.memory_usage(),
-                ValueRef::Set(it) => it.memory_usage(),
-                ValueRef::Zset(it) => it.memory_usage(),
-                ValueRef::Hash(it) => it.memory_usage(),
-            }
+            + each_value!(
+                self.value(),
+                ValueRef: String(_) => self.raw_capacity(),
+                it => InMemory::memory_usage(it),
+            )
     }
 
     /// Bytes a raw string has room for, outside the entry.
@@ -190,6 +160,7 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Size of the allocation.
+    #[inline]
     pub(super) fn size(self) -> usize {
         size_of_parts(
             self.meta() & HAS_DEADLINE != 0,

@@ -18,7 +18,8 @@ use super::{
     Birth, CLOCK, Entry, EntryRef, FORM_SHIFT, HAS_DEADLINE, Head, INLINE_MOST, LONG_KEY, MARKED,
     PARITY, layout_of, size_of_parts,
 };
-use crate::{Hash, Kind, List, Set, Value, Zset};
+use crate::Value;
+use crate::kind::{Collection, each_kind, each_value};
 
 /// Longest text that may be an integer.
 const INT_TEXT_MOST: usize = 20;
@@ -65,20 +66,18 @@ impl Entry {
     }
 
     pub fn value(key: &[u8], value: Value, birth: Birth) -> Entry {
-        match value {
-            Value::String(bytes) if bytes.len() > INLINE_MOST => {
-                Entry::raw(key, bytes.into_vec(), birth)
-            }
-            Value::String(bytes) => Entry::string(key, &bytes, birth),
-            Value::List(it) => Entry::boxed(key, Form::List, it, birth),
-            Value::Set(it) => Entry::boxed(key, Form::Set, it, birth),
-            Value::Zset(it) => Entry::boxed(key, Form::Zset, it, birth),
-            Value::Hash(it) => Entry::boxed(key, Form::Hash, it, birth),
-        }
+        each_value!(
+            value,
+            Value: String(bytes) => match bytes.len() {
+                0..=INLINE_MOST => Entry::string(key, &bytes, birth),
+                _ => Entry::raw(key, bytes.into_vec(), birth),
+            },
+            it => Entry::boxed(key, it, birth),
+        )
     }
 
-    fn boxed<T>(key: &[u8], form: Form, value: Box<T>, birth: Birth) -> Entry {
-        let (entry, at) = Entry::blank(key, form, 0, birth);
+    fn boxed<T: Collection>(key: &[u8], value: Box<T>, birth: Birth) -> Entry {
+        let (entry, at) = Entry::blank(key, Form::of_kind(T::KIND), 0, birth);
         // SAFETY: `at` is where the 8 aligned bytes of the pointer are.
         unsafe { at.cast::<*mut T>().write(Box::into_raw(value)) };
         entry
@@ -168,21 +167,18 @@ impl Entry {
     /// The value, taken out.
     pub fn into_value(self) -> Value {
         let entry = self.borrow();
-        let form = entry.form();
-        if form.kind() == Kind::String && form != Form::Raw {
-            return entry.to_value();
-        }
         // SAFETY: the form tells what the value area owns; it is moved out and the entry freed
         // without dropping it.
         unsafe {
             let at = entry.value_at();
-            let value = match form {
-                Form::Raw => Value::String(at.cast::<Vec<u8>>().read().into_boxed_slice()),
-                Form::List => Value::List(Box::from_raw(at.cast().read())),
-                Form::Set => Value::Set(Box::from_raw(at.cast().read())),
-                Form::Zset => Value::Zset(Box::from_raw(at.cast().read())),
-                _ => Value::Hash(Box::from_raw(at.cast().read())),
-            };
+            let value = each_kind!(
+                entry.form(),
+                Form: {
+                    Form::Raw => Value::String(at.cast::<Vec<u8>>().read().into_boxed_slice()),
+                    Form::Inline | Form::Int => entry.to_value(),
+                },
+                T => T::into_value(Box::from_raw(at.cast::<*mut T>().read())),
+            );
             let layout = layout_of(entry.size());
             let memory = self.0;
             std::mem::forget(self);
@@ -199,14 +195,14 @@ impl Drop for Entry {
         // SAFETY: the form tells what the value area owns; nothing uses the entry afterwards.
         unsafe {
             let at = entry.value_at();
-            match entry.form() {
-                Form::Inline | Form::Int => {}
-                Form::Raw => at.cast::<Vec<u8>>().drop_in_place(),
-                Form::List => drop(Box::from_raw(at.cast::<*mut List>().read())),
-                Form::Set => drop(Box::from_raw(at.cast::<*mut Set>().read())),
-                Form::Zset => drop(Box::from_raw(at.cast::<*mut Zset>().read())),
-                Form::Hash => drop(Box::from_raw(at.cast::<*mut Hash>().read())),
-            }
+            each_kind!(
+                entry.form(),
+                Form: {
+                    Form::Inline | Form::Int => {},
+                    Form::Raw => at.cast::<Vec<u8>>().drop_in_place(),
+                },
+                T => drop(Box::from_raw(at.cast::<*mut T>().read())),
+            );
             dealloc(self.0.as_ptr(), layout);
         }
     }

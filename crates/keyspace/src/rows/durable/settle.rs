@@ -2,10 +2,9 @@
 //! deadline is another.
 
 use super::{Before, Durable, Mark, VOID};
-use crate::ValueRef;
 use crate::memory::db::Db;
 use crate::memory::entry::EntryRef;
-use crate::rows::layout::{self, Body, Metadata};
+use crate::rows::layout;
 use crate::rows::{Changes, Family};
 
 /// Asks for the memory of marked keys: most are not near any more.
@@ -51,7 +50,8 @@ pub(super) fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut C
         Some(entry) => {
             entry.set_marked(false);
             value.clear();
-            push_metadata(entry, value);
+            layout::push_metadata_head(value, entry.kind(), entry.deadline_ms());
+            entry.value().push_body(value);
             out.put(Family::Metadata, row, value);
         }
     }
@@ -71,27 +71,4 @@ pub(super) fn settle(durable: &mut Durable, dbs: &[Db], mark: &Mark, out: &mut C
         expiry_row(row, deadline_ms);
         out.put_new(Family::Expiry, row, b"");
     }
-}
-
-fn push_metadata(entry: EntryRef<'_>, out: &mut Vec<u8>) {
-    let mut text = base::IntText::default();
-    let collection = |generation, size, head| Body::Collection {
-        generation,
-        size: size as u64,
-        head,
-    };
-    let value = entry.value();
-    let body = match &value {
-        ValueRef::String(atom) => Body::String(atom.bytes(&mut text)),
-        ValueRef::List(it) => collection(it.generation, it.len(), it.head),
-        ValueRef::Set(it) => collection(it.generation, it.len(), 0),
-        ValueRef::Zset(it) => collection(it.generation, it.len(), 0),
-        ValueRef::Hash(it) => collection(it.generation, it.len(), 0),
-    };
-    Metadata {
-        kind: entry.kind(),
-        expire_at_ms: entry.deadline_ms(),
-        body,
-    }
-    .push(out);
 }

@@ -16,7 +16,7 @@
 //! before that is on disk.
 //!
 //! A handle knows bytes, not types: sub keys and values, in `data` or in the order of scores. What
-//! they mean is said in `collection`. Reads of a broken store are reported ([`Shared::fail`]) and find
+//! they mean is said in `kind`. Reads of a broken store are reported ([`Shared::fail`]) and find
 //! nothing.
 
 mod arena;

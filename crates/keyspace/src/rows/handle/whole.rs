@@ -7,13 +7,12 @@
 //! ```
 //!
 //! Commands go on all the while, on rows. Changes made since the core asked are noted as rows of
-//! `data`, the last word on an element counting: so hashes, sets and sorted sets can do this. Lists
-//! cannot, and need not: a push reads no row.
+//! `data`, the last word on an element counting. Which kinds can do this, [`crate::kind::InRows::COMES_WHOLE`]
+//! says.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Handle, Place, Unwritten};
-use crate::rows::load::Builder;
 use crate::rows::shared::Shared;
 use crate::rows::{Family, Tier};
 use crate::{Kind, Tuning, Value};
@@ -102,23 +101,23 @@ impl WholeJob {
                 break;
             }
             if progress.since.len() <= LEFT_MOST
-                && let Some(builder) = made.take()
+                && let Some(value) = made.take()
             {
-                progress.made = Made::Whole(builder.value);
+                progress.made = Made::Whole(value);
                 break;
             }
             let since = std::mem::take(&mut progress.since);
             drop(progress);
-            if let Some(builder) = &mut made {
+            if let Some(made) = &mut made {
                 since.iter().for_each(|(sub, value)| {
-                    builder.change(sub, value.as_deref(), &self.tuning);
+                    made.change_row(sub, value.as_deref(), &self.tuning);
                 });
             }
         }
         self.shared.note_whole();
     }
 
-    fn make(&self) -> Option<Builder> {
+    fn make(&self) -> Option<Value> {
         // Entries that begin meanwhile are not its business: it counts none of its own.
         let shared = Arc::new(Shared::new(0));
         let place = Place {
@@ -129,12 +128,12 @@ impl WholeJob {
         let epoch = shared.epoch();
         let unwritten = std::mem::take(&mut *lock(&self.unwritten));
         *handle.unwritten.get_mut() = Unwritten { epoch, ..unwritten };
-        let mut builder = Builder::new(self.kind, self.generation, 0);
+        let mut made = Value::of_metadata(self.kind, self.generation, &[]);
         let (mut bytes, mut count, mut sound) = (0, 0, true);
         let each = &mut |sub: &[u8], value: &[u8]| {
             bytes += sub.len() + value.len() + ELEMENT_BYTES;
             count += 1;
-            sound = builder.add(sub, value, &self.tuning);
+            sound = made.add_row(sub, value, &self.tuning);
             sound && bytes <= self.most_bytes
         };
         handle.between_in(Tier::All, Family::Data, (b"", None), false, each);
@@ -150,7 +149,7 @@ impl WholeJob {
             handle.fail(&format!("{count} of {} elements", self.len));
             return None;
         }
-        Some(builder)
+        Some(made)
     }
 
     /// Whether it is over.
@@ -161,14 +160,13 @@ impl WholeJob {
     /// The value, if there is one, with all that has come since.
     pub(crate) fn take(&self) -> Option<Value> {
         let mut progress = lock(&self.progress);
-        let Made::Whole(value) = std::mem::replace(&mut progress.made, Made::Nothing) else {
+        let Made::Whole(mut made) = std::mem::replace(&mut progress.made, Made::Nothing) else {
             return None;
         };
-        let mut builder = Builder { value, next: 0 };
         for (sub, value) in std::mem::take(&mut progress.since) {
-            builder.change(&sub, value.as_deref(), &self.tuning);
+            made.change_row(&sub, value.as_deref(), &self.tuning);
         }
-        Some(builder.value)
+        Some(made)
     }
 
     fn note(&self, sub: &[u8], value: Option<&[u8]>) {

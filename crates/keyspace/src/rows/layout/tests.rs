@@ -49,13 +49,14 @@ fn values_byte_for_byte() {
         expire_at_ms: Some(1000),
         body: Body::String(b"hi"),
     };
+    let extra = [(-1i64).to_be_bytes(), 2i64.to_be_bytes()].concat();
     let list = Metadata {
         kind: Kind::List,
         expire_at_ms: None,
         body: Body::Collection {
             generation: 0x300001,
             size: 3,
-            head: -1,
+            extra: &extra,
         },
     };
     for (metadata, bytes) in [

@@ -3,16 +3,17 @@
 //!
 //! Built from SHA-1 in two ways of joining: `add` (exclusive or: order does not matter, for members
 //! and keys) and `mix` (add, then hash again: order matters, for list elements and a field with its
-//! value). A deadline counts only as being there.
+//! value). What of a value is joined how, its kind says (`keyspace::digest`). A deadline counts only as being there.
 
 use base::limits::DATABASES;
-use keyspace::{Keyspace, Tuning, ValueRef, View};
+use keyspace::digest::Digest as _;
+use keyspace::{Keyspace, Tuning, View};
 use sha1_smol::Sha1;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digest([u8; 20]);
 
-impl Digest {
+impl keyspace::digest::Digest for Digest {
     fn add(&mut self, bytes: &[u8]) {
         let hash = Sha1::from(bytes).digest().bytes();
         self.0.iter_mut().zip(hash).for_each(|(a, b)| *a ^= b);
@@ -21,6 +22,10 @@ impl Digest {
     fn mix(&mut self, bytes: &[u8]) {
         self.add(bytes);
         self.0 = Sha1::from(self.0).digest().bytes();
+    }
+
+    fn add_digest(&mut self, other: &Self) {
+        self.add(&other.0);
     }
 }
 
@@ -44,7 +49,7 @@ pub fn of_everything(spaces: &mut [&mut Keyspace], now_ms: u64, tuning: &Tuning)
                 let mut entry = Digest::default();
                 entry.mix(key);
                 add_value(&view, key, &mut entry);
-                all.add(&entry.0);
+                all.add_digest(&entry);
             });
         }
     }
@@ -62,43 +67,7 @@ fn add_value(view: &View<'_>, key: &[u8], digest: &mut Digest) {
     let Some(value) = view.peek(key) else {
         return;
     };
-    let number: u32 = match &value {
-        ValueRef::String(_) => 0,
-        ValueRef::List(_) => 1,
-        ValueRef::Set(_) => 2,
-        ValueRef::Zset(_) => 3,
-        ValueRef::Hash(_) => 4,
-    };
-    digest.mix(&number.to_be_bytes());
-    match value {
-        ValueRef::String(atom) => digest.mix(&atom.to_vec()),
-        ValueRef::List(list) => {
-            for element in list.iter_from(0) {
-                digest.mix(&element.to_vec());
-            }
-        }
-        ValueRef::Set(set) => {
-            for member in set.iter() {
-                digest.add(&member.to_vec());
-            }
-        }
-        ValueRef::Zset(zset) => {
-            for (member, score) in zset.iter_from(0) {
-                let mut element = Digest::default();
-                element.mix(&member.to_vec());
-                element.mix(base::number::format_score(score).as_bytes());
-                digest.add(&element.0);
-            }
-        }
-        ValueRef::Hash(hash) => {
-            for (field, value) in hash.iter() {
-                let mut element = Digest::default();
-                element.mix(&field.to_vec());
-                element.mix(&value.to_vec());
-                digest.add(&element.0);
-            }
-        }
-    }
+    value.digest(digest);
     if view.expire_at(key).flatten().is_some() {
         digest.add(b"!!expire!!");
     }

@@ -4,7 +4,7 @@
 //! allocator's size class. A member too wide for the array widens all of it, once; it never narrows
 //! again. Found by bisection.
 
-use super::packed::{resized, size_class};
+use crate::collection::packed::{resized, size_class};
 
 #[derive(Clone)]
 pub(super) struct IntSet {

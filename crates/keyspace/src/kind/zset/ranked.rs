@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::cell::{self, Cell, CellRef, Handle};
 use super::order::{Bytes, Entry, Order};
+use crate::collection::cell::{self, Cell, CellRef, Handle};
 use crate::memory::table::Table;
 use crate::weight;
 
@@ -105,6 +105,18 @@ impl Ranked {
                 table.remove(position);
             }
         });
+    }
+}
+
+impl Bytes for Handle {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.key()
+    }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        Handle::is_same(self, other)
     }
 }
 

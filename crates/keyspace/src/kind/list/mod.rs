@@ -5,28 +5,36 @@
 //! A list that once was big stays one of many chunks, and a big one that was loaded from its rows stays
 //! there (`on_rows.rs`).
 
+mod chunk;
+mod chunks;
+mod digest;
+mod edit;
+mod on_rows;
+mod rdb;
+mod rows;
+
 use std::collections::VecDeque;
 
 use base::Atom;
 
-use super::chunk::{self, Chunk};
-use super::chunks::{Chunks, Limit, remove_equal_in};
-use super::element::Form;
-use super::on_rows;
+use self::chunk::Chunk;
+use self::chunks::{Chunks, Limit, remove_equal_in};
 use crate::Tuning;
+use crate::collection::element::Form;
+use crate::kind::InMemory;
 use crate::rows::{Handle, Walk};
 
 #[derive(Clone)]
 pub struct List {
-    pub(super) shape: Shape,
+    shape: Shape,
     /// Which of the key's lives its rows belong to; 0 if it has none.
-    pub(crate) generation: u64,
+    generation: u64,
     /// Position of the first element's row; the others follow without a gap.
-    pub(crate) head: i64,
+    head: i64,
 }
 
 #[derive(Clone)]
-pub(super) enum Shape {
+enum Shape {
     Small(Chunk),
     Big(Box<Chunks>),
     Rows(Box<Handle>),
@@ -156,18 +164,9 @@ impl List {
         "quicklist"
     }
 
-    /// See [`crate::weight`].
-    pub(crate) fn weight(&self) -> usize {
-        match &self.shape {
-            Shape::Small(chunk) => chunk.used(),
-            Shape::Big(chunks) => chunks.used,
-            Shape::Rows(handle) => handle.weight(),
-        }
-    }
-
     /// What [`List::weight`] must be, counted.
     #[cfg(test)]
-    pub(super) fn chunks_used(&self) -> usize {
+    pub(crate) fn chunks_used(&self) -> usize {
         (0..)
             .map_while(|index| self.chunk(index))
             .map(Chunk::used)
@@ -184,14 +183,6 @@ impl List {
                 }
                 Shape::Rows(handle) => handle.memory_usage(),
             }
-    }
-
-    /// Blocks of memory to free: how long dropping the list takes.
-    pub fn allocations(&self) -> usize {
-        match &self.shape {
-            Shape::Small(_) | Shape::Rows(_) => 1,
-            Shape::Big(chunks) => 2 + chunks.deque.len(),
-        }
     }
 
     pub fn push_front(&mut self, element: &[u8], tuning: &Tuning) {
@@ -401,5 +392,34 @@ impl<'a> Iterator for Iter<'a> {
 impl Default for List {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl InMemory for List {
+    fn len(&self) -> usize {
+        List::len(self)
+    }
+
+    fn encoding(&self) -> &'static str {
+        List::encoding(self)
+    }
+
+    fn memory_usage(&self) -> usize {
+        List::memory_usage(self)
+    }
+
+    fn weight(&self) -> usize {
+        match &self.shape {
+            Shape::Small(chunk) => chunk.used(),
+            Shape::Big(chunks) => chunks.used,
+            Shape::Rows(handle) => handle.weight(),
+        }
+    }
+
+    fn allocations(&self) -> usize {
+        match &self.shape {
+            Shape::Small(_) | Shape::Rows(_) => 1,
+            Shape::Big(chunks) => 2 + chunks.deque.len(),
+        }
     }
 }

@@ -2,27 +2,38 @@
 //!
 //! Small ones are packed records in order (`records.rs`), found by walking; big ones are [`Ranked`]. The
 //! conversion is never undone. Scores are never NaN; 0 and −0 are equal in order and each is kept as
-//! given. A big one that was loaded from its rows stays there (`scored.rs`).
+//! given. A big one that was loaded from its rows stays there (`on_rows.rs`).
+
+mod bounds;
+mod digest;
+mod edit;
+mod on_rows;
+mod order;
+mod ranked;
+mod rdb;
+mod records;
+mod rows;
+mod sorted;
 
 use std::ops::Range;
 
 use base::{Atom, IntText};
 
-use super::bounds::{LexBound, ScoreBound};
-use super::cell::Handle as CellHandle;
-use super::element::Form;
-use super::order::{Bytes, Downward, Upward};
-use super::ranked::Ranked;
-use super::records::{find, first, first_score, last, offset, put};
-use super::scored;
-use super::shape::{Look, Shape};
-use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning};
+pub use self::bounds::{LexBound, ScoreBound};
+use self::order::{Bytes, Downward, Upward};
+use self::ranked::Ranked;
+use self::records::{find, first, first_score, last, offset, put};
+use crate::Tuning;
+use crate::collection::cell::Handle as CellHandle;
+use crate::collection::element::Form;
+use crate::collection::shape::{Look, Shape};
+use crate::kind::InMemory;
+use crate::rows::{Walk, cursor_in_memory};
 
 pub struct Zset {
     shape: Shape<Ranked>,
     /// Which of the key's lives its rows belong to; 0 if it has none.
-    pub(crate) generation: u64,
+    generation: u64,
 }
 
 impl Zset {
@@ -33,29 +44,12 @@ impl Zset {
         }
     }
 
-    /// A sorted set that stays in its rows.
-    pub(crate) fn on_rows(handle: Handle, generation: u64) -> Self {
-        let shape = Shape::on_rows(handle);
-        Zset { shape, generation }
-    }
-
-    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
-        self.shape.handle_mut()
-    }
-
     #[inline]
     pub fn len(&self) -> usize {
         match self.shape.look() {
             Look::Packed(packed) => packed.len(),
             Look::Indexed(ranked) => ranked.order.len(),
             Look::Rows(handle) => handle.len(),
-        }
-    }
-
-    /// Asks for the memory that lookups of these members will touch.
-    pub(crate) fn prefetch<'k>(&self, members: impl Iterator<Item = &'k [u8]>) {
-        if let Look::Indexed(ranked) = self.shape.look() {
-            ranked.table.prefetch_all(members);
         }
     }
 
@@ -70,7 +64,7 @@ impl Zset {
                 Some(first_score(&packed.run()[at..]).0)
             }
             Look::Indexed(ranked) => ranked.score(member),
-            Look::Rows(handle) => scored::score(handle, member),
+            Look::Rows(handle) => on_rows::score(handle, member),
         }
     }
 
@@ -79,7 +73,7 @@ impl Zset {
         match self.shape.look() {
             Look::Packed(packed) => find(packed.run(), &Form::of(member)).map(|(_, rank)| rank),
             Look::Indexed(ranked) => ranked.rank(member),
-            Look::Rows(handle) => scored::rank(handle, member),
+            Look::Rows(handle) => on_rows::rank(handle, member),
         }
     }
 
@@ -129,7 +123,7 @@ impl Zset {
                 ranked.order.count_scores(min.score, min.exclusive),
                 ranked.order.count_scores(max.score, !max.exclusive),
             ),
-            Look::Rows(handle) => scored::score_range(handle, min, max),
+            Look::Rows(handle) => on_rows::score_range(handle, min, max),
         };
         start..end.max(start)
     }
@@ -168,7 +162,7 @@ impl Zset {
                 }
             }
             (LexBound::Included(member) | LexBound::Excluded(member), Look::Rows(handle)) => {
-                scored::count_first(handle, member, &|other| is(&bound, other))
+                on_rows::count_first(handle, member, &|other| is(&bound, other))
             }
         }
     }
@@ -178,7 +172,7 @@ impl Zset {
             return None;
         }
         match self.shape.look() {
-            Look::Rows(handle) => handle.random(rng).map(scored::entry),
+            Look::Rows(handle) => handle.random(rng).map(on_rows::entry),
             _ => self.iter_from(rng.usize(..self.len())).next(),
         }
     }
@@ -193,7 +187,7 @@ impl Zset {
                 each(Atom::Bytes(cell.key()), cell.head());
             }),
             Look::Rows(handle) => handle.scan(cursor, count, &mut |member, value| {
-                each(Atom::Bytes(member), scored::parse(value));
+                each(Atom::Bytes(member), on_rows::parse(value));
             }),
         }
     }
@@ -214,23 +208,6 @@ impl Zset {
             }
     }
 
-    /// See [`crate::weight`].
-    pub(crate) fn weight(&self) -> usize {
-        match self.shape.look() {
-            Look::Packed(packed) => packed.run().len(),
-            Look::Indexed(ranked) => ranked.weight(),
-            Look::Rows(handle) => handle.weight(),
-        }
-    }
-
-    /// Blocks of memory to free: how long dropping the set takes.
-    pub fn allocations(&self) -> usize {
-        match self.shape.look() {
-            Look::Packed(_) | Look::Rows(_) => 1,
-            Look::Indexed(ranked) => 1 + ranked.order.len(),
-        }
-    }
-
     /// Sets the score of a member, adding it if new; its former score.
     pub fn insert(&mut self, member: &[u8], score: f64, tuning: &Tuning) -> Option<f64> {
         if let Look::Packed(packed) = self.shape.look_mut() {
@@ -244,7 +221,7 @@ impl Zset {
         }
         match self.shape.look_mut() {
             Look::Indexed(ranked) => ranked.insert(member, score),
-            Look::Rows(handle) => scored::update(handle, member, |_| Some(score)).0,
+            Look::Rows(handle) => on_rows::update(handle, member, |_| Some(score)).0,
             Look::Packed(_) => unreachable!("converted above"),
         }
     }
@@ -269,7 +246,7 @@ impl Zset {
     ) -> (Option<f64>, Option<f64>) {
         match self.shape.look_mut() {
             Look::Indexed(ranked) => return ranked.update(member, decide),
-            Look::Rows(handle) => return scored::update(handle, member, decide),
+            Look::Rows(handle) => return on_rows::update(handle, member, decide),
             Look::Packed(_) => {}
         }
         let former = self.score(member);
@@ -278,17 +255,6 @@ impl Zset {
             self.insert(member, score, tuning);
         }
         (former, score)
-    }
-
-    /// Writes the rows of all members.
-    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
-        if let Look::Rows(handle) = self.shape.look() {
-            return scored::record(handle, rows);
-        }
-        let mut text = IntText::default();
-        for (member, score) in self.iter() {
-            rows.put_score(member.bytes(&mut text), None, score);
-        }
     }
 
     /// Removes a member; its former score.
@@ -302,7 +268,7 @@ impl Zset {
                 Some(score)
             }
             Look::Indexed(ranked) => ranked.remove(member),
-            Look::Rows(handle) => scored::remove(handle, member),
+            Look::Rows(handle) => on_rows::remove(handle, member),
         }
     }
 
@@ -319,7 +285,7 @@ impl Zset {
                 packed.remove_many(start, end - start, ranks.len());
             }
             Look::Indexed(ranked) => ranked.remove_range(ranks),
-            Look::Rows(handle) => scored::remove_range(handle, ranks),
+            Look::Rows(handle) => on_rows::remove_range(handle, ranks),
         }
     }
 }
@@ -354,7 +320,7 @@ impl<'a> Iterator for Iter<'a> {
             }
             IterShape::Ranked(entries) => entries.next()?,
             IterShape::RankedRev(entries) => entries.next()?,
-            IterShape::Rows(walk) => return walk.next().map(scored::entry),
+            IterShape::Rows(walk) => return walk.next().map(on_rows::entry),
         };
         Some((Atom::Bytes(member.bytes()), score))
     }
@@ -380,57 +346,40 @@ impl Default for Zset {
     }
 }
 
-impl Edit<'_, Zset> {
-    /// Sets the score of a member, adding it if new; its former score.
-    pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        let (zset, tuning) = self.parts();
-        let former = zset.insert(member, score, tuning);
-        self.note_score(member, former, Some(score));
-        former
+impl InMemory for Zset {
+    fn len(&self) -> usize {
+        Zset::len(self)
     }
 
-    /// Notes that a member has another score, unless it has the former one still.
-    #[inline]
-    fn note_score(&mut self, member: &[u8], former: Option<f64>, score: Option<f64>) {
-        let Some(score) = score.filter(|_| former != score) else {
-            return;
-        };
-        if let Some((mut rows, _)) = self.recorder() {
-            rows.put_score(member, former, score);
-        }
-        self.mark(1);
+    fn encoding(&self) -> &'static str {
+        Zset::encoding(self)
     }
 
-    /// Changes the score of a member to what `decide` makes of the former one; see [`Zset::update`].
-    pub fn update(
-        &mut self,
-        member: &[u8],
-        decide: impl FnOnce(Option<f64>) -> Option<f64>,
-    ) -> (Option<f64>, Option<f64>) {
-        let (zset, tuning) = self.parts();
-        let (former, score) = zset.update(member, tuning, decide);
-        self.note_score(member, former, score);
-        (former, score)
+    fn memory_usage(&self) -> usize {
+        Zset::memory_usage(self)
     }
-    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        let former = self.parts().0.remove(member);
-        if let Some(former) = former
-            && let Some((mut rows, _)) = self.recorder()
-        {
-            rows.delete_score(member, former);
+
+    fn weight(&self) -> usize {
+        match self.shape.look() {
+            Look::Packed(packed) => packed.run().len(),
+            Look::Indexed(ranked) => ranked.weight(),
+            Look::Rows(handle) => handle.weight(),
         }
-        self.mark(usize::from(former.is_some()));
-        former
     }
-    pub fn remove_range(&mut self, ranks: std::ops::Range<usize>) {
-        let n = ranks.len();
-        if let Some((mut rows, zset)) = self.recorder() {
-            let mut text = IntText::default();
-            for (member, score) in zset.iter_from(ranks.start).take(n) {
-                rows.delete_score(member.bytes(&mut text), score);
-            }
+
+    fn allocations(&self) -> usize {
+        match self.shape.look() {
+            Look::Packed(_) | Look::Rows(_) => 1,
+            Look::Indexed(ranked) => 1 + ranked.order.len(),
         }
-        self.parts().0.remove_range(ranks);
-        self.mark(n);
+    }
+
+    /// The third argument is a member.
+    fn prefetch<'k>(&self, arguments: impl Iterator<Item = [&'k [u8]; 2]>) {
+        if let Look::Indexed(ranked) = self.shape.look() {
+            ranked
+                .table
+                .prefetch_all(arguments.map(|[_, member]| member));
+        }
     }
 }

@@ -3,8 +3,8 @@
 
 use base::{Atom, IntText};
 
-use super::element::{self, Form};
-use super::packed::Packed;
+use crate::collection::element::{self, Form};
+use crate::collection::packed::Packed;
 
 /// A record of the packed form.
 pub(super) struct Record<'a> {

@@ -10,7 +10,8 @@ use std::ops::Range;
 use base::Atom;
 
 use super::bounds::ScoreBound;
-use crate::rows::layout::{behind, score_from, score8, sign};
+use super::rows::{score_value, sign};
+use crate::rows::layout::{behind, score_from, score8};
 use crate::rows::{Family, Handle, Recorder};
 
 /// The score a row of `data` has.
@@ -86,7 +87,7 @@ pub(super) fn count_first(handle: &Handle, member: &[u8], is: &dyn Fn(&[u8]) -> 
     count
 }
 
-/// See [`super::zset::Zset::update`].
+/// See [`super::Zset::update`].
 pub(super) fn update(
     handle: &mut Handle,
     member: &[u8],
@@ -98,7 +99,7 @@ pub(super) fn update(
         return (former, decided);
     };
     let key = order_key(score, member);
-    handle.put(member, &score.to_bits().to_be_bytes());
+    handle.put(member, &score_value(score));
     handle.put_in_order(&key, Some(sign(score)));
     match former {
         None => handle.count_in(&key),

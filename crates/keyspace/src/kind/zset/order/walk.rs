@@ -32,7 +32,7 @@ impl<'a, M: Bytes> Entries<'a, M> {
 }
 
 /// Entries upwards: a leaf at a time, each found by its rank.
-pub(in crate::collection) struct Upward<'a, M> {
+pub(in crate::kind::zset) struct Upward<'a, M> {
     order: &'a Order<M>,
     next: usize,
     leaf: Entries<'a, M>,
@@ -67,7 +67,7 @@ impl<'a, M: Bytes> Iterator for Upward<'a, M> {
 }
 
 /// Entries downwards.
-pub(in crate::collection) struct Downward<'a, M> {
+pub(in crate::kind::zset) struct Downward<'a, M> {
     order: &'a Order<M>,
     left: usize,
     leaf: Entries<'a, M>,

@@ -3,19 +3,25 @@
 //! A record of the packed form is the field's code and the value's code. The conversion happens when a
 //! limit is passed and is never undone. A big hash that was loaded from its rows stays there.
 
-use base::{Atom, IntText};
+mod digest;
+mod edit;
+mod rdb;
+mod rows;
 
-use super::cell::{self, Cell};
-use super::element::{self, Form};
-use super::shape::{Look, Shape};
+use base::Atom;
+
+use crate::Tuning;
+use crate::collection::cell::{self, Cell};
+use crate::collection::element::{self, Form};
+use crate::collection::shape::{Look, Shape};
+use crate::kind::InMemory;
 use crate::memory::table::{self, Table};
-use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning};
+use crate::rows::{Walk, cursor_in_memory};
 
 pub struct Hash {
     shape: Shape<Table<Cell<u32>>>,
     /// Which of the key's lives its rows belong to; 0 if it has none.
-    pub(crate) generation: u64,
+    generation: u64,
 }
 
 /// Where a pair lies in the packed form: field, value, end.
@@ -55,29 +61,12 @@ impl Hash {
         }
     }
 
-    /// A hash that stays in its rows.
-    pub(crate) fn on_rows(handle: Handle, generation: u64) -> Self {
-        let shape = Shape::on_rows(handle);
-        Hash { shape, generation }
-    }
-
-    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
-        self.shape.handle_mut()
-    }
-
     #[inline]
     pub fn len(&self) -> usize {
         match self.shape.look() {
             Look::Packed(packed) => packed.len(),
             Look::Indexed(table) => table.len(),
             Look::Rows(handle) => handle.len(),
-        }
-    }
-
-    /// Asks for the memory that lookups of these fields will touch.
-    pub(crate) fn prefetch<'k>(&self, fields: impl Iterator<Item = &'k [u8]>) {
-        if let Look::Indexed(table) = self.shape.look() {
-            table.prefetch_all(fields);
         }
     }
 
@@ -159,23 +148,6 @@ impl Hash {
             }
     }
 
-    /// See [`crate::weight`].
-    pub(crate) fn weight(&self) -> usize {
-        match self.shape.look() {
-            Look::Packed(packed) => packed.run().len(),
-            Look::Indexed(table) => table.weight(),
-            Look::Rows(handle) => handle.weight(),
-        }
-    }
-
-    /// Blocks of memory to free: how long dropping the hash takes.
-    pub fn allocations(&self) -> usize {
-        match self.shape.look() {
-            Look::Packed(_) | Look::Rows(_) => 1,
-            Look::Indexed(table) => 1 + table.len(),
-        }
-    }
-
     /// Sets a field; whether it is new.
     pub fn insert(&mut self, field: &[u8], value: &[u8], tuning: &Tuning) -> bool {
         if let Look::Packed(packed) = self.shape.look_mut() {
@@ -230,17 +202,6 @@ impl Hash {
             table.insert(hash, Cell::new(value.len() as u32, &field, &value));
         }
         self.shape = Shape::indexed(table);
-    }
-
-    /// Writes the rows of all fields.
-    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
-        if let Look::Rows(handle) = self.shape.look() {
-            return handle.all(&mut |field, value| rows.put(field, value));
-        }
-        let (mut text, mut other) = (IntText::default(), IntText::default());
-        for (field, value) in self.iter() {
-            rows.put(field.bytes(&mut text), value.bytes(&mut other));
-        }
     }
 
     pub fn remove(&mut self, field: &[u8]) -> bool {
@@ -314,25 +275,38 @@ impl Default for Hash {
     }
 }
 
-impl Edit<'_, Hash> {
-    /// Sets a field; whether it is new. Counts as one change.
-    pub fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let (hash, tuning) = self.parts();
-        let new = hash.insert(field, value, tuning);
-        if let Some((mut rows, _)) = self.recorder() {
-            rows.put(field, value);
-        }
-        self.mark(1);
-        new
+impl InMemory for Hash {
+    fn len(&self) -> usize {
+        Hash::len(self)
     }
 
-    /// Removes a field; whether it was there.
-    pub fn remove(&mut self, field: &[u8]) -> bool {
-        let removed = self.parts().0.remove(field);
-        if removed && let Some((mut rows, _)) = self.recorder() {
-            rows.delete(field);
+    fn encoding(&self) -> &'static str {
+        Hash::encoding(self)
+    }
+
+    fn memory_usage(&self) -> usize {
+        Hash::memory_usage(self)
+    }
+
+    fn weight(&self) -> usize {
+        match self.shape.look() {
+            Look::Packed(packed) => packed.run().len(),
+            Look::Indexed(table) => table.weight(),
+            Look::Rows(handle) => handle.weight(),
         }
-        self.mark(usize::from(removed));
-        removed
+    }
+
+    fn allocations(&self) -> usize {
+        match self.shape.look() {
+            Look::Packed(_) | Look::Rows(_) => 1,
+            Look::Indexed(table) => 1 + table.len(),
+        }
+    }
+
+    /// The second argument is a field.
+    fn prefetch<'k>(&self, arguments: impl Iterator<Item = [&'k [u8]; 2]>) {
+        if let Look::Indexed(table) = self.shape.look() {
+            table.prefetch_all(arguments.map(|[field, _]| field));
+        }
     }
 }

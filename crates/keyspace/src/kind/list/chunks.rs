@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 
 use super::chunk::{self, Chunk};
-use super::element::Form;
 use crate::Tuning;
+use crate::collection::element::Form;
 
 #[derive(Clone)]
 pub(super) struct Chunks {

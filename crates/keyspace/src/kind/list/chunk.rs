@@ -11,8 +11,8 @@
 
 use base::Atom;
 
-use super::element::{self, Form};
-use super::packed::{resized, size_class};
+use crate::collection::element::{self, Form};
+use crate::collection::packed::{resized, size_class};
 
 #[derive(Clone)]
 pub(super) struct Chunk {

@@ -1,12 +1,14 @@
 //! Every collection against a plain model, with small limits so that histories cross them.
 
+mod contract;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Atom;
 use proptest::prelude::*;
 
-use super::{Hash, LexBound, List, ScoreBound, Set, Zset};
-use crate::Tuning;
+use super::InMemory;
+use crate::{Hash, LexBound, List, ScoreBound, Set, Tuning, Zset};
 
 fn element() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![

@@ -4,16 +4,23 @@
 //! that is not shown: such a set says "hashtable" as well. Conversions are never undone.
 //! A big set that was loaded from its rows stays there.
 
+mod digest;
+mod edit;
+mod intset;
+mod rdb;
+mod rows;
+
 use base::Atom;
 use base::number::parse_i64;
 
-use super::cell::{self, Cell};
-use super::element::{self, Form};
-use super::intset::IntSet;
-use super::packed::Packed;
+use self::intset::IntSet;
+use crate::Tuning;
+use crate::collection::cell::{self, Cell};
+use crate::collection::element::{self, Form};
+use crate::collection::packed::Packed;
+use crate::kind::InMemory;
 use crate::memory::table::{self, Table};
-use crate::rows::{Handle, Recorder, Walk, cursor_in_memory};
-use crate::{Edit, Tuning};
+use crate::rows::{Handle, Walk, cursor_in_memory};
 
 /// Members, and bytes of each, up to which a set stays packed: as many as a walk finds faster than
 /// a table does.
@@ -23,7 +30,7 @@ const PACKED_MEMBER_BYTES: usize = 64;
 pub struct Set {
     shape: Shape,
     /// Which of the key's lives its rows belong to; 0 if it has none.
-    pub(crate) generation: u64,
+    generation: u64,
 }
 
 enum Shape {
@@ -55,19 +62,6 @@ impl Set {
         }
     }
 
-    /// A set that stays in its rows.
-    pub(crate) fn on_rows(handle: Handle, generation: u64) -> Self {
-        let shape = Shape::Rows(Box::new(handle));
-        Set { shape, generation }
-    }
-
-    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
-        match &mut self.shape {
-            Shape::Rows(handle) => Some(handle),
-            _ => None,
-        }
-    }
-
     #[inline]
     pub fn len(&self) -> usize {
         match &self.shape {
@@ -75,13 +69,6 @@ impl Set {
             Shape::Packed(packed) => packed.len(),
             Shape::Table(table) => table.len(),
             Shape::Rows(handle) => handle.len(),
-        }
-    }
-
-    /// Asks for the memory that lookups of these members will touch.
-    pub(crate) fn prefetch<'k>(&self, members: impl Iterator<Item = &'k [u8]>) {
-        if let Shape::Table(table) = &self.shape {
-            table.prefetch_all(members);
         }
     }
 
@@ -139,16 +126,6 @@ impl Set {
         }
     }
 
-    /// See [`crate::weight`].
-    pub(crate) fn weight(&self) -> usize {
-        match &self.shape {
-            Shape::Ints(ints) => ints.len() * 8,
-            Shape::Packed(packed) => packed.run().len(),
-            Shape::Table(table) => table.weight(),
-            Shape::Rows(handle) => handle.weight(),
-        }
-    }
-
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
             + match &self.shape {
@@ -157,14 +134,6 @@ impl Set {
                 Shape::Table(table) => cell::table_memory(table),
                 Shape::Rows(handle) => handle.memory_usage(),
             }
-    }
-
-    /// Blocks of memory to free: how long dropping the set takes.
-    pub fn allocations(&self) -> usize {
-        match &self.shape {
-            Shape::Ints(_) | Shape::Packed(_) | Shape::Rows(_) => 1,
-            Shape::Table(table) => 1 + table.len(),
-        }
     }
 
     /// Adds a member; whether it is new.
@@ -232,17 +201,6 @@ impl Set {
             table.insert(hash, Cell::new((), member, b""));
         }
         self.shape = Shape::Table(table);
-    }
-
-    /// Writes the rows of all members.
-    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
-        if let Shape::Rows(handle) = &self.shape {
-            return handle.all(&mut |member, _| rows.put(member, b""));
-        }
-        let mut text = base::IntText::default();
-        for member in self.iter() {
-            rows.put(member.bytes(&mut text), b"");
-        }
     }
 
     pub fn remove(&mut self, member: &[u8]) -> bool {
@@ -320,31 +278,39 @@ impl Default for Set {
     }
 }
 
-impl Edit<'_, Set> {
-    /// Adds a member; whether it is new.
-    pub fn insert(&mut self, member: &[u8]) -> bool {
-        let (set, tuning) = self.parts();
-        let new = set.insert(member, tuning);
-        if new && let Some((mut rows, _)) = self.recorder() {
-            rows.put(member, b"");
-        }
-        self.mark(usize::from(new));
-        new
+impl InMemory for Set {
+    fn len(&self) -> usize {
+        Set::len(self)
     }
 
-    pub fn remove(&mut self, member: &[u8]) -> bool {
-        let removed = self.parts().0.remove(member);
-        if removed && let Some((mut rows, _)) = self.recorder() {
-            rows.delete(member);
-        }
-        self.mark(usize::from(removed));
-        removed
+    fn encoding(&self) -> &'static str {
+        Set::encoding(self)
     }
 
-    /// Removes and returns a member at random.
-    pub fn pop_random(&mut self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
-        let member = self.random(rng)?.to_vec();
-        self.remove(&member);
-        Some(member)
+    fn memory_usage(&self) -> usize {
+        Set::memory_usage(self)
+    }
+
+    fn weight(&self) -> usize {
+        match &self.shape {
+            Shape::Ints(ints) => ints.len() * 8,
+            Shape::Packed(packed) => packed.run().len(),
+            Shape::Table(table) => table.weight(),
+            Shape::Rows(handle) => handle.weight(),
+        }
+    }
+
+    fn allocations(&self) -> usize {
+        match &self.shape {
+            Shape::Ints(_) | Shape::Packed(_) | Shape::Rows(_) => 1,
+            Shape::Table(table) => 1 + table.len(),
+        }
+    }
+
+    /// The second argument is a member.
+    fn prefetch<'k>(&self, arguments: impl Iterator<Item = [&'k [u8]; 2]>) {
+        if let Shape::Table(table) = &self.shape {
+            table.prefetch_all(arguments.map(|[member, _]| member));
+        }
     }
 }

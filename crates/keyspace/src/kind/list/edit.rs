@@ -1,16 +1,15 @@
-//! Changes of a list, and what they do to its rows.
+//! What commands see of a list, its changes, and what they do to its rows.
 //!
 //! The rows of a list's elements have consecutive positions, `head` being the first. A push or a
 //! pop is one row; in the middle, the elements of the shorter side move over by one (or by as many as
 //! are removed), so `LINSERT` and `LREM` near an end of a long list stay cheap. A list that stays in its
 //! rows is changed there (`on_rows.rs`).
 
-use base::{Atom, IntText};
+use base::{Atom, IntText, Refusal};
 
-use super::list::{List, Shape};
-use super::on_rows::{self, OnRows};
-use crate::Edit;
-use crate::rows::Recorder;
+use super::on_rows::OnRows;
+use super::{List, Shape};
+use crate::{Edit, Txn, View};
 
 /// Elements removed from a list: all between `first` and `last` (indexes before), or some.
 struct Gap {
@@ -19,25 +18,22 @@ struct Gap {
     count: usize,
 }
 
-impl List {
-    fn position(&self, index: usize) -> i64 {
-        self.head.wrapping_add(index as i64)
+impl View<'_> {
+    /// The list at `key`; as [`View::string`].
+    pub fn list(&self, key: &[u8]) -> Result<Option<&List>, Refusal> {
+        self.collection(key)
+    }
+}
+
+impl Txn<'_> {
+    /// The list at `key` to be changed; `None` if there is none.
+    pub fn list_mut(&mut self, key: &[u8]) -> Result<Option<Edit<'_, List>>, Refusal> {
+        self.collection_mut(key)
     }
 
-    /// Writes the rows of all elements.
-    pub(crate) fn record(&self, rows: &mut Recorder<'_>) {
-        match &self.shape {
-            Shape::Rows(handle) => on_rows::record(handle, self.head, rows),
-            _ => self.record_range(rows, 0, self.len()),
-        }
-    }
-
-    fn record_range(&self, rows: &mut Recorder<'_>, start: usize, end: usize) {
-        let mut text = IntText::default();
-        let elements = self.iter_from(start).take(end.saturating_sub(start));
-        for (index, element) in (start..).zip(elements) {
-            rows.put_at(self.position(index), element.bytes(&mut text));
-        }
+    /// As [`Txn::list_mut`], an empty one being made if there is none.
+    pub fn list_or_new(&mut self, key: &[u8]) -> Result<Edit<'_, List>, Refusal> {
+        self.collection_or_new(key)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A list on rows: elements at consecutive positions from the list's `head` on, so an index is a
 //! row at once. What is inserted or removed in the middle moves the shorter side, exactly as
-//! `positions.rs` does with lists in memory: the rows must not tell which of the two made them.
+//! `edit.rs` does with lists in memory: the rows must not tell which of the two made them.
 
-use super::list::{List, Shape};
+use super::{List, Shape};
 use crate::rows::{Family, Handle, Recorder, Walk};
 
 /// A list on rows being changed.
@@ -217,22 +217,6 @@ impl OnRows<'_> {
 }
 
 impl List {
-    /// A list that stays in its rows, the first at position `head`.
-    pub(crate) fn on_rows(handle: Handle, generation: u64, head: i64) -> Self {
-        List {
-            shape: Shape::Rows(Box::new(handle)),
-            generation,
-            head,
-        }
-    }
-
-    pub(crate) fn handle_mut(&mut self) -> Option<&mut Handle> {
-        match &mut self.shape {
-            Shape::Rows(handle) => Some(handle),
-            _ => None,
-        }
-    }
-
     /// The list as one on rows, if it is; `rows` notes what changes.
     pub(super) fn on_rows_mut<'a>(&'a mut self, rows: Option<Recorder<'a>>) -> Option<OnRows<'a>> {
         let List { shape, head, .. } = self;
