@@ -14,13 +14,15 @@ use meta::state::{Change, Command, Found, Outcome, State};
 use meta::wire::{Action, Order, ReplicaReport};
 use prost::Message as _;
 use replica::{Committed, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
-use server::cluster::seats::{ReplicaRecord, members_of, with_members};
-use server::cluster::{Minutes, Motion, Newcomers, lead, report_of_replica};
+use node::ReplicaRecord;
+use node::replica_record::{members_of, with_members};
+use node::{Newcomers, lead, report_of_replica};
+use server::cluster::{Minutes, Motion};
 
 use crate::bugs::Bug;
 use crate::check::agree::Applied;
 use crate::desk::{Asker, Call, Reply, machine_of};
-use crate::member::{Around, Fact};
+use crate::effects::{Around, Fact};
 use crate::trace::hash_of;
 
 /// Entries after which the state is kept and the log cut. Few, so that it happens.

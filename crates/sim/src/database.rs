@@ -16,6 +16,8 @@ use table::entry::{Found, RowId};
 use table::leader::{Fault, Flush, Read, Wrote};
 use table::{Image, Table, Value};
 
+use node::Said;
+
 use crate::bugs::Bug;
 
 /// What a leader asks of the database, and whom the answer is for.
@@ -24,7 +26,7 @@ pub struct Statement {
     pub node: u64,
     pub life: u64,
     pub region: u64,
-    pub term: u64,
+    pub write_back: u64,
     pub number: u64,
     pub ask: Ask,
 }
@@ -33,12 +35,6 @@ pub struct Statement {
 pub enum Ask {
     Load(Arc<Table>, Vec<Arc<str>>),
     Flush(Arc<Table>, Vec<Flush>),
-}
-
-#[derive(Debug, Clone)]
-pub enum Said {
-    Loaded(Result<Vec<Read>, Fault>),
-    Flushed(Result<Vec<Wrote>, Fault>),
 }
 
 impl Ask {

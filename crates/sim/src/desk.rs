@@ -12,13 +12,16 @@ use meta::wire::{
     Action, Address, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, OrderReport, Profile,
     Standing,
 };
-use server::cluster::seats::{self, Identity, ReplicaRecord};
-use server::cluster::{Minutes, report_of_replica};
+use node::replica_record as seats;
+use node::{Identity, ReplicaRecord};
+use node::report_of;
+use server::cluster::Minutes;
 
 use crate::bugs::Bug;
 use crate::chair::{Chair, Setup};
-use crate::member::{Effects, Fact};
-use crate::node::{Node, Place};
+use crate::effects::{Effects, Fact};
+use crate::machine::{Node, Place};
+use crate::state::make;
 
 pub const BEAT_US: u64 = 1_000_000;
 pub const SOON_US: u64 = 20_000;
@@ -256,9 +259,8 @@ impl Node {
             false => Call::Join(desk.join(machine)),
             true => {
                 desk.number += 1;
-                let members = self.members.values();
-                let reports = members.map(|it| report_of_replica(&it.replica, &it.seat));
-                let mut replicas: Vec<_> = reports.collect();
+                let mut replicas: Vec<_> =
+                    self.regions.owned.present().filter_map(|it| report_of(it)).collect();
                 replicas.extend(self.chair.as_ref().map(Chair::report));
                 replicas.iter().for_each(|report| desk.routes.hear(report));
                 for report in &mut replicas {
@@ -459,8 +461,9 @@ impl Node {
                     self.disk.flush();
                     self.sit_down(minutes, true_us, out);
                 } else {
+                    make(&mut self.disk, &seat);
                     let place = Place {
-                        seat,
+                        record: seat,
                         made_us: true_us,
                     };
                     self.places.insert(region, place);
@@ -478,19 +481,20 @@ impl Node {
             Some(Action::Destroy(_)) if self.bug == Bug::NeverDestroy => Ok(()),
             Some(Action::Destroy(destroy)) => {
                 let replica = destroy.replica;
-                let here = self.members.get(&region);
-                if here.is_some_and(|member| member.seat.may_go(order)) {
+                let mut removed = None;
+                self.on_regions(true_us, out, |owned, cx, asked| {
+                    removed = owned.remove_replica(region as usize, order, cx, asked);
+                });
+                if removed.is_some() {
                     self.destroy(region);
                     out.facts.push(Fact::Destroyed { region, replica });
                 }
                 Ok(())
             }
             _ => {
-                let mut done = Err("no replica of this region is here".to_string());
-                self.with(region, true_us, out, |member, around| {
-                    done = member.on_order(order, around);
-                });
-                done
+                self.on_regions(true_us, out, |owned, cx, asked| {
+                    owned.on_lead_order(region as usize, order, cx, asked)
+                })
             }
         }
     }

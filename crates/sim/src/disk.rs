@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use keyspace::rows::{Changes, Family, MapStore, RowSource, RowStore, Tier, layout};
+use keyspace::rows::{Changes, MapStore};
 use replica::{LogError, LogStore, LogWrite, MapLog};
 
 use crate::bugs::Bug;
-use crate::member::Files;
-use crate::trace::hash_of;
+use crate::state::Files;
+use crate::store::Rows;
 
 pub struct Disk {
     pub log: Arc<MapLog>,
-    pub rows: Arc<MapStore>,
+    pub rows: Arc<Rows>,
     flushed: MapStore,
     /// Of snapshots, by name; a crash keeps them or not.
     pub files: BTreeMap<u64, Rc<Files>>,
@@ -41,7 +41,7 @@ impl Disk {
     pub fn new(bug: Bug) -> Disk {
         Disk {
             log: Arc::new(MapLog::new()),
-            rows: Arc::new(MapStore::new()),
+            rows: Arc::default(),
             flushed: MapStore::new(),
             files: BTreeMap::new(),
             bug,
@@ -87,59 +87,12 @@ impl Disk {
         self.log.truncate(region, index)
     }
 
-    /// Writes rows; what the digest of the region they belong to changes by.
-    pub fn write_rows(&mut self, changes: &Changes) -> u64 {
-        let mut digest = 0;
-        for change in changes.iter() {
-            // Later changes of a batch see earlier ones: so one at a time.
-            digest ^= self.row_digest(change.family, change.key);
-            let mut one = Changes::new();
-            one.push(change);
-            let _ = self.rows.write(&[&one]);
-            digest ^= self.row_digest(change.family, change.key);
-        }
-        digest
-    }
-
-    fn row_digest(&self, family: Family, key: &[u8]) -> u64 {
-        let mut digest = 0;
-        let _ = self.rows.get(family, key, Tier::All, &mut |value| {
-            digest = digest_of(family, key, value);
-        });
-        digest
-    }
-
-    /// All of a region's rows.
-    pub fn digest(&self, home: u64) -> u64 {
-        let mut digest = 0;
-        for (family, key, value) in self.region_rows(home) {
-            digest ^= digest_of(family, &key, &value);
-        }
-        digest
-    }
-
-    /// Every row of a region, its state among them.
-    pub fn region_rows(&self, home: u64) -> Vec<(Family, Vec<u8>, Vec<u8>)> {
-        let state = layout::state_key(home);
-        let prefix = home_prefix(home);
-        let mut rows = Vec::new();
-        for family in Family::ALL {
-            let all = self.rows.all(family).into_iter();
-            let ours = all.filter(|(key, _)| match family {
-                Family::Info => *key == state,
-                _ => key.starts_with(&prefix),
-            });
-            rows.extend(ours.map(|(key, value)| (family, key, value)));
-        }
-        rows
-    }
-
     pub fn remove_rows(&mut self, home: u64) {
         let mut changes = Changes::new();
-        for (family, key, _) in self.region_rows(home) {
+        for (family, key, _) in self.rows.region_rows(home) {
             changes.delete(family, &key);
         }
-        let _ = self.rows.write(&[&changes]);
+        self.rows.put(&changes);
     }
 
     /// Files of a snapshot have come; old ones go some time.
@@ -164,25 +117,15 @@ impl Disk {
         self.unsynced = 0;
     }
 
-    /// The value of a region's state row.
-    pub fn state(&self, home: u64) -> Option<Vec<u8>> {
-        let mut state = None;
-        let key = layout::state_key(home);
-        let _ = self.rows.get(Family::Info, &key, Tier::All, &mut |value| {
-            state = Some(value.to_vec());
-        });
-        state
-    }
-
     /// Everything in the rows is on disk.
     pub fn flush(&mut self) {
-        self.flushed = MapStore::clone(&self.rows);
+        self.flushed = self.rows.map().clone();
     }
 
     /// The power fails, or the process dies: what is left is what a start finds.
     pub fn crash(&mut self, rng: &mut fastrand::Rng) {
         self.log.crash_keeping(rng.usize(..=self.unsynced));
-        self.rows = Arc::new(self.flushed.clone());
+        self.rows = Arc::new(Rows::of(self.flushed.clone()));
         self.unsynced = 0;
         if rng.bool() {
             self.files.clear();
@@ -191,14 +134,6 @@ impl Disk {
         self.syncing.clear();
         self.is_failing = false;
     }
-}
-
-fn home_prefix(home: u64) -> [u8; 8] {
-    (home ^ (1 << 63)).to_be_bytes()
-}
-
-fn digest_of(family: Family, key: &[u8], value: &[u8]) -> u64 {
-    hash_of(&[&[family as u8], key, value])
 }
 
 /// A log whose reader forgets votes, for [`Bug::ForgetVote`].

@@ -5,10 +5,12 @@ use std::rc::Rc;
 use replica::{Message, SnapshotHead};
 
 use crate::client::{Answer, Request};
-use crate::database::{Said, Statement};
+use node::Said;
+
+use crate::database::Statement;
 use crate::desk::{Asker, Call, Reply};
 use crate::faults::Fault;
-use crate::member::Files;
+use crate::state::Files;
 
 pub enum Event {
     /// To a node: its timer, in this life.
@@ -37,11 +39,11 @@ pub enum Event {
         life: u64,
         region: u64,
     },
-    /// A region that had to wait goes on applying.
-    Unstalled {
+    /// Something that took the node a while is done.
+    Work {
         node: u64,
         life: u64,
-        region: u64,
+        number: u64,
     },
     Checkpoint {
         node: u64,
@@ -102,11 +104,11 @@ pub enum Event {
     /// A statement comes to the database.
     Statement(Box<Statement>),
     /// The database's answer comes to a node, or the node has waited long enough.
-    Word {
+    Sql {
         node: u64,
         life: u64,
         region: u64,
-        term: u64,
+        write_back: u64,
         number: u64,
         said: Box<Said>,
     },
@@ -142,12 +144,12 @@ impl Event {
             Event::Tick { node, life }
             | Event::Synced { node, life }
             | Event::Fetched { node, life, .. }
-            | Event::Unstalled { node, life, .. }
+            | Event::Work { node, life, .. }
             | Event::Checkpoint { node, life }
             | Event::Beat { node, life }
             | Event::Reply { node, life, .. }
             | Event::NoReply { node, life, .. }
-            | Event::Word { node, life, .. }
+            | Event::Sql { node, life, .. }
             | Event::Catalogue { node, life }
             | Event::Tend { node, life }
             | Event::Snapshot { node, life, .. } => Some((node, Some(life))),

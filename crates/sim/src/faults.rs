@@ -4,8 +4,8 @@ use base::cluster::META_REGION;
 
 use crate::database::Health;
 use crate::event::Event;
-use crate::member::Effects;
-use crate::node::Status;
+use crate::effects::Effects;
+use crate::machine::Status;
 use crate::script::Scene;
 use crate::world::World;
 

@@ -14,7 +14,7 @@
 //!                        linear, kept ▼   agree, terms, ▼ serving
 //! ```
 //!
-//! `member` is the only file that drives a replica; `bugs` are what is planted to prove that the
+//! `regions` carries out what the node's own code asks for; `bugs` are what is planted to prove that the
 //! checkers see. [`run`] runs one seed; `make sim` runs new ones for as long as it is told.
 //!
 //! Deliberately absent: clocks, threads, files, sockets, randomness that is not from the seed. What
@@ -32,19 +32,22 @@ mod disk;
 mod event;
 mod faults;
 pub mod history;
-mod member;
+mod effects;
 mod membership;
 mod network;
-mod node;
+mod machine;
 mod placement;
 mod plan;
 mod queue;
 pub mod row_calls;
+mod regions;
 mod row_sessions;
 mod run;
 mod script;
 mod sessions;
 mod sql;
+mod state;
+mod store;
 mod trace;
 mod world;
 

@@ -3,13 +3,14 @@
 
 use base::cluster::Descriptor;
 use prost::Message;
-use replica::MemberChange;
-use server::cluster::Newcomers;
-use server::cluster::seats::ReplicaRecord;
+use replica::{MemberChange, Replica};
+use node::Newcomers;
+use node::ReplicaRecord;
 
 use crate::event::Event;
-use crate::member::{Effects, Member};
-use crate::node::{Place, Status};
+use crate::effects::Effects;
+use crate::machine::{Place, Status};
+use crate::state::make;
 use crate::world::World;
 
 /// A replica that is no member is left alone for so long: it may just be on its way to become one.
@@ -21,7 +22,7 @@ impl World {
     fn at_leader<T>(
         &mut self,
         region: u64,
-        what: impl FnOnce(&mut Member, &mut crate::member::Around<'_>) -> T,
+        what: impl FnOnce(&mut Replica) -> T,
     ) -> Option<T> {
         let node = self.leader_of(region)?;
         let now_us = self.now_us;
@@ -31,8 +32,10 @@ impl World {
         if at.status != Status::Up {
             return None;
         }
-        at.with(region, now_us, &mut out, |member, around| {
-            result = Some(what(member, around));
+        at.on_regions(now_us, &mut out, |owned, cx, asked| {
+            let member = owned.member_mut(region as usize);
+            result = member.map(|member| what(&mut member.replica));
+            owned.drive(region as usize, cx, asked);
         });
         self.carry_out(node, out);
         result
@@ -41,16 +44,16 @@ impl World {
     pub(crate) fn transfer(&mut self) {
         let region = self.nemesis.u64(1..=self.plan.regions);
         let nth = self.nemesis.usize(..8);
-        self.at_leader(region, |member, around| {
-            let voters = &member.replica.members().voters;
+        self.at_leader(region, |replica| {
+            let voters = &replica.members().voters;
             let to = voters[nth % voters.len()];
-            member.transfer(to, around);
+            let _ = replica.transfer_leader(to);
         });
     }
 
     pub(crate) fn change_members(&mut self) {
         let region = self.nemesis.u64(1..=self.plan.regions);
-        let Some(members) = self.at_leader(region, |member, _| member.replica.members().clone())
+        let Some(members) = self.at_leader(region, |replica| replica.members().clone())
         else {
             return;
         };
@@ -83,8 +86,8 @@ impl World {
                 }
                 _ => Vec::new(),
             };
-            self.at_leader(region, |member, around| {
-                member.change_members(&changes, context, around)
+            self.at_leader(region, |replica| {
+                replica.propose_members(&changes, context).is_ok()
             });
         }
     }
@@ -93,8 +96,8 @@ impl World {
         let leader = self.leader_of(region);
         let applied = |node: u64| {
             let at = &self.nodes[node as usize - 1];
-            let member = at.members.get(&region)?;
-            Some((member.id(), member.replica.applied_index()))
+            let replica = at.replica(region)?;
+            Some((replica.id(), replica.applied_index()))
         };
         let last = leader.and_then(applied).map_or(0, |(_, index)| index);
         let Some(&node) = self.directory.get(&replica) else {
@@ -118,13 +121,14 @@ impl World {
             region,
             ..Descriptor::default()
         };
-        let seat = ReplicaRecord {
+        let record = ReplicaRecord {
             descriptor,
             replica,
             ..ReplicaRecord::default()
         };
+        make(&mut at.disk, &record);
         let place = Place {
-            seat,
+            record,
             made_us: now_us,
         };
         at.places.insert(region, place);
@@ -141,9 +145,9 @@ impl World {
         for region in 1..=self.plan.regions {
             let known = self.leader_of(region).and_then(|node| {
                 let at = &self.nodes[node as usize - 1];
-                let member = at.members.get(&region)?;
-                member.lease(at.now_ms(now_us))?;
-                (at.status == Status::Up).then(|| member.replica.members().all())
+                let replica = at.replica(region)?;
+                let is_sure = replica.may_serve(at.now_ms(now_us)) && at.status == Status::Up;
+                is_sure.then(|| replica.members().all())
             });
             let Some(known) = known else {
                 continue;
@@ -152,7 +156,7 @@ impl World {
                 let Some(place) = at.places.get(&region) else {
                     continue;
                 };
-                let replica = place.seat.replica;
+                let replica = place.record.replica;
                 let is_new = now_us < place.made_us + GRACE_US;
                 if at.status == Status::Up && !known.contains(&replica) && !is_new {
                     at.destroy(region);

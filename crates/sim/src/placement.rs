@@ -7,8 +7,8 @@ use crate::chair::Setup;
 use crate::check::placed;
 use crate::desk::{Asker, CALL_US, Desk};
 use crate::event::Event;
-use crate::member::Effects;
-use crate::node::{Node, Status};
+use crate::effects::Effects;
+use crate::machine::{Node, Status};
 use crate::world::World;
 
 /// Voters of every region.

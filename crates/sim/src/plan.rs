@@ -5,7 +5,7 @@
 
 use crate::bugs::Bug;
 use crate::faults::Kind;
-use crate::member::Limits;
+use crate::effects::Limits;
 use crate::network::Weather;
 use crate::script::Script;
 

@@ -2,41 +2,23 @@
 //! own troubles, and in the end SQL must have everything.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use table::{RowId, Table, Value, parse_fields};
+use node::Said;
+use node::catalogue::Wanted;
+use table::{RowId, Value, parse_fields};
 
 use crate::check::Broken;
-use crate::database::{Ask, Contents, Health, Said, Statement};
+use crate::database::{Ask, Contents, Health, Statement};
 use crate::event::Event;
 use crate::faults::Fault;
-use crate::member::Catalogue;
+use crate::effects::Known;
 use crate::row_calls::{self, RowState, Shown};
 use crate::world::World;
 
 /// How often the desks of a node are tended.
 pub const TEND_US: u64 = 20_000;
 const TABLE_ID: u32 = 1;
-
-fn first_table() -> Table {
-    Table {
-        id: TABLE_ID,
-        name: row_calls::TABLE.into(),
-        epoch: 1,
-        backend: "main".into(),
-        sql_name: row_calls::TABLE.into(),
-        next_field: 3,
-        closed: false,
-        fields: parse_fields(row_calls::FIELDS, 1).unwrap_or_default(),
-    }
-}
-
-/// With the field that comes later.
-fn next_table() -> Table {
-    let first = first_table();
-    let field = parse_fields(row_calls::LATER, 1).unwrap_or_default().pop();
-    let next = field.and_then(|field| first.with_field(field).ok());
-    next.unwrap_or(first)
-}
 
 pub fn row_key(region: u64, nth: usize) -> String {
     format!("{}:{region}.{nth}", row_calls::TABLE)
@@ -48,10 +30,16 @@ impl World {
         let Some(tables) = self.plan.tables.clone() else {
             return;
         };
-        self.catalogue = Rc::new(Catalogue {
+        let created = node::Catalogue::default().create(Wanted {
+            name: row_calls::TABLE.into(),
+            backend: "main".into(),
+            sql_name: row_calls::TABLE.into(),
+            fields: parse_fields(row_calls::FIELDS, 1).unwrap_or_default(),
+        });
+        let catalogue = created.map(|(catalogue, _)| catalogue).unwrap_or_default();
+        self.catalogue = Rc::new(Known {
             is_used: true,
-            version: 1,
-            tables: vec![first_table()],
+            catalogue: Arc::new(catalogue),
             limits: tables.limits,
         });
         for region in 1..=self.plan.regions {
@@ -91,10 +79,14 @@ impl World {
     /// The column is there, then the catalogue has the field, then nodes hear of it.
     pub(crate) fn on_add_field(&mut self) {
         self.say(&[120], || "a field is added".into());
-        self.catalogue = Rc::new(Catalogue {
-            version: 2,
-            tables: vec![next_table()],
-            ..Catalogue::clone(&self.catalogue)
+        let field = parse_fields(row_calls::LATER, 1).unwrap_or_default().pop();
+        let next = field.and_then(|field| {
+            let with = self.catalogue.catalogue.with_field(row_calls::TABLE, field);
+            with.ok().map(|(catalogue, _)| catalogue)
+        });
+        self.catalogue = Rc::new(Known {
+            catalogue: Arc::new(next.unwrap_or_default()),
+            ..Known::clone(&self.catalogue)
         });
         for node in 1..=self.machines() {
             self.announce(node);
@@ -113,8 +105,8 @@ impl World {
     /// Every node that is up knows the newest tables: clients may count on them.
     pub(crate) fn is_announced(&self, version: u64) -> bool {
         let mut nodes = self.nodes.iter();
-        self.catalogue.version >= version
-            && nodes.all(|node| node.catalogue.version >= version || node.is_lost)
+        self.catalogue.catalogue.version >= version
+            && nodes.all(|node| node.catalogue.catalogue.version >= version || node.is_lost)
     }
 
     /// A statement leaves a node; a time-out is the last that is heard of it.
@@ -151,15 +143,15 @@ impl World {
             node,
             life,
             region,
-            term,
+            write_back,
             number,
             ..
         } = statement;
-        let event = Event::Word {
+        let event = Event::Sql {
             node,
             life,
             region,
-            term,
+            write_back,
             number,
             said: Box::new(said),
         };
@@ -192,13 +184,16 @@ impl World {
 
     fn run_statement(&mut self, statement: &Statement) -> Said {
         let &Statement {
-            node, term, number, ..
+            node,
+            write_back: term,
+            number,
+            ..
         } = statement;
         match &statement.ask {
             Ask::Load(table, keys) => {
                 let read = self.database.load(table, keys);
                 self.say(&[121, node, term, number], || {
-                    format!("SQL of node {node}, term {term}: SELECT {keys:?} = {read:?}")
+                    format!("SQL of node {node}, write-back {term}: SELECT {keys:?} = {read:?}")
                 });
                 Said::Loaded(Ok(read))
             }
@@ -216,7 +211,7 @@ impl World {
                         format!("{} {} ({}..={})", row.key, row.version, row.low, row.high)
                     };
                     let rows: Vec<String> = rows.iter().map(row).collect();
-                    format!("SQL of node {node}, term {term}: UPSERT {rows:?} = {wrote:?}")
+                    format!("SQL of node {node}, write-back {term}: UPSERT {rows:?} = {wrote:?}")
                 });
                 for change in changes {
                     if let Err(broken) = self.written.on_written(change) {
@@ -257,8 +252,7 @@ impl World {
         let is_drained = |region: u64| {
             let leader = self.leader_of(region);
             let leader = leader.map(|node| &self.nodes[node as usize - 1]);
-            let leader = leader.and_then(|node| node.members.get(&region));
-            leader.is_some_and(|leader| leader.is_drained())
+            leader.is_some_and(|node| node.is_drained(region))
         };
         self.plan.tables.is_none()
             || self.row_audit.is_empty()
@@ -277,20 +271,22 @@ impl World {
         for region in 1..=self.plan.regions {
             let leader = self.leader_of(region);
             let leader = leader.map(|node| &self.nodes[node as usize - 1]);
-            let leader = leader.and_then(|node| node.members.get(&region));
-            let Some(counted) = leader.map(|it| it.replica.members().clone()) else {
+            let leader = leader.and_then(|node| node.replica(region));
+            let Some(counted) = leader.map(|replica| replica.members().clone()) else {
                 continue;
             };
             let mut wrong = None;
-            for member in self.nodes.iter().filter_map(|it| it.members.get(&region)) {
-                if !counted.contains(member.id()) {
+            for node in &self.nodes {
+                let Some(replica) = node.replica(region).map(|replica| replica.id()) else {
+                    continue;
+                };
+                if !counted.contains(replica) {
                     continue;
                 }
-                for (id, cached) in member.all_cached() {
+                for (id, cached) in node.all_cached(region) {
                     let missing = (0, Contents::new());
                     let in_sql = self.database.rows.get(&id).unwrap_or(&missing);
                     if *in_sql != (cached.version, cached.contents.clone()) {
-                        let replica = member.id();
                         wrong = Some(format!(
                             "replica {replica} caches {id:?} as {cached:?}; SQL has {in_sql:?}"
                         ));

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use base::cluster::{Descriptor, Epoch, META_REGION, Member, Role};
 use meta::wire::Create;
 use replica::SnapshotHead;
-use server::cluster::seats::ReplicaRecord;
+use node::ReplicaRecord;
 
 use crate::check::{
     Broken, agree::Agree, descriptors::Descriptors, terms::Terms, written::Written,
@@ -19,9 +19,10 @@ use crate::database::{Database, Statement};
 use crate::desk::Desk;
 use crate::event::Event;
 use crate::history::History;
-use crate::member::{Catalogue, Effects, Files};
+use crate::effects::{Effects, Known};
+use crate::state::{Files, make};
 use crate::network::Network;
-use crate::node::{Node, Place, Status, TICK_US};
+use crate::machine::{Node, Place, Status, TICK_US};
 use crate::plan::Plan;
 use crate::queue::Queue;
 use crate::row_calls::RowState;
@@ -65,7 +66,7 @@ pub struct World {
     pub(crate) database: Database,
     pub(crate) written: Written,
     /// The newest tables there are.
-    pub(crate) catalogue: Rc<Catalogue>,
+    pub(crate) catalogue: Rc<Known>,
     /// Rows still to be read at the end, and what they were at the beginning.
     pub(crate) row_audit: Vec<String>,
     pub row_begin: BTreeMap<String, RowState>,
@@ -179,10 +180,12 @@ impl World {
                     campaign: false,
                 };
                 let place = Place {
-                    seat: ReplicaRecord::made(create),
+                    record: ReplicaRecord::made(create),
                     made_us: 0,
                 };
-                self.nodes[node as usize - 1].places.insert(region, place);
+                let at = &mut self.nodes[node as usize - 1];
+                make(&mut at.disk, &place.record);
+                at.places.insert(region, place);
             }
         }
     }
@@ -362,40 +365,28 @@ impl World {
                     });
                     return;
                 }
-                at.with(region, now_us, out, |member, around| {
-                    if message.to == member.id() {
-                        member.step(*message, around);
-                    }
+                let from = self.directory.get(&message.from).copied().unwrap_or(0);
+                let mut bytes = Vec::new();
+                replica::encode_message(&message, &mut bytes);
+                at.on_regions(now_us, out, |owned, cx, asked| {
+                    let messages = vec![(region as usize, bytes.into())];
+                    owned.on_messages(from, messages, cx, asked);
                 });
             }
-            Event::Request { request, .. } => {
-                let region = request.region;
-                match at.members.contains_key(&region) {
-                    true => at.with(region, now_us, out, |member, around| {
-                        member.on_request(request, around);
-                    }),
-                    false => out.answers.push((request, Answer::Moved(None))),
-                }
-            }
+            Event::Request { request, .. } => at.on_request(request, now_us, out),
             Event::Snapshot {
                 region, to, made, ..
             } => self.on_snapshot(node, region, to, *made, out),
             Event::Synced { .. } => at.on_synced(now_us, out),
-            Event::Fetched { region, .. } => at.with(region, now_us, out, |member, around| {
-                member.on_fetched(around);
-            }),
-            Event::Unstalled { region, .. } => at.with(region, now_us, out, |member, around| {
-                member.on_unstalled(around);
-            }),
-            Event::Word {
+            Event::Fetched { region, .. } => at.on_fetched(region, now_us, out),
+            Event::Work { number, .. } => at.on_work(number, now_us, out),
+            Event::Sql {
                 region,
-                term,
+                write_back,
                 number,
                 said,
                 ..
-            } => at.with(region, now_us, out, |member, around| {
-                member.on_word(term, number, *said, around);
-            }),
+            } => at.on_sql((region, write_back, number), *said, now_us, out),
             Event::Catalogue { .. } => {
                 at.catalogue = self.catalogue.clone();
                 at.tend(now_us, out);
@@ -406,7 +397,7 @@ impl World {
                 self.after(next_us, Event::Tend { node, life });
             }
             Event::Checkpoint { life, .. } => {
-                at.checkpoint(now_us, out);
+                at.checkpoint(out);
                 let wait_us = self.plan.checkpoint_us;
                 let wait_us = self.rng.u64(wait_us / 2..wait_us * 2);
                 self.after(wait_us, Event::Checkpoint { node, life });
@@ -459,12 +450,12 @@ impl World {
                 );
             }
         }
-        for (region, term, number, ask) in out.statements {
+        for (region, write_back, number, ask) in out.statements {
             self.send_statement(Statement {
                 node,
                 life,
                 region,
-                term,
+                write_back,
                 number,
                 ask,
             });
@@ -473,9 +464,9 @@ impl World {
             let wait_us = self.rng.u64(100..20_000);
             self.after(wait_us, Event::Fetched { node, life, region });
         }
-        for region in out.stalls {
+        for number in out.works {
             let wait_us = self.rng.u64(100..300_000);
-            self.after(wait_us, Event::Unstalled { node, life, region });
+            self.after(wait_us, Event::Work { node, life, number });
         }
         for (region, to, head, files) in out.snapshots {
             let wait_us = self.rng.u64(1000..400_000);
@@ -528,9 +519,7 @@ impl World {
         });
         let head = arrives.then_some(&head);
         let at = &mut self.nodes[node as usize - 1];
-        at.with(region, now_us, out, |member, around| {
-            member.on_snapshot_sent(to, head, around);
-        });
+        at.on_snapshot_sent((region, to), head, now_us, out);
     }
 
     /// A node that cannot go on stops, loudly. Only a failing disk is a reason.
@@ -562,13 +551,13 @@ impl World {
                 let leader = self
                     .leader_of(region)
                     .map(|node| &self.nodes[node as usize - 1]);
-                let leader = leader.and_then(|node| node.members.get(&region));
-                let counted = leader.map(|leader| leader.replica.members());
+                let leader = leader.and_then(|node| node.replica(region));
+                let counted = leader.map(|leader| leader.members());
                 let is_even = |node: &Node| {
-                    let member = node.members.get(&region);
-                    member.is_none_or(|member| {
-                        let counts = counted.is_some_and(|it| it.contains(member.id()));
-                        !counts || member.replica.applied_index() == last
+                    let replica = node.replica(region);
+                    replica.is_none_or(|replica| {
+                        let counts = counted.is_some_and(|it| it.contains(replica.id()));
+                        !counts || replica.applied_index() == last
                     })
                 };
                 counted.is_some() && self.nodes.iter().all(is_even)

@@ -60,6 +60,20 @@ impl Agree {
         }
     }
 
+    /// The rows of a replica, as of the last entry it applied.
+    pub fn on_digest(
+        &mut self,
+        region: u64,
+        replica: u64,
+        index: u64,
+        digest: u64,
+    ) -> Result<(), Broken> {
+        if let Some(seen) = self.seen.get_mut(&(region, index)) {
+            seen.digest = seen.digest.or(Some(digest));
+        }
+        self.compare(region, replica, index, digest)
+    }
+
     /// A replica took over the state of another, as of this index.
     pub fn on_installed(
         &mut self,

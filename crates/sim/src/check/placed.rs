@@ -3,7 +3,7 @@
 
 use meta::state::State;
 
-use crate::node::{Node, Status};
+use crate::machine::{Node, Status};
 
 /// What is not as it should be yet, as meta's leader has it.
 pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> {
@@ -33,7 +33,7 @@ pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> 
         for node in nodes.iter().filter(|node| node.status == Status::Up) {
             let seat = match id {
                 0 => node.chair.as_ref().map(|chair| &chair.seat),
-                _ => node.members.get(&id).map(|member| &member.seat),
+                _ => node.record(id),
             };
             let ours = node
                 .desk

@@ -4,8 +4,8 @@ use base::cluster::META_REGION;
 
 use super::World;
 use crate::check::serving;
-use crate::member::Fact;
-use crate::node::Status;
+use crate::effects::Fact;
+use crate::machine::Status;
 
 impl World {
     /// A replica has done something that a checker wants to know.
@@ -45,6 +45,17 @@ impl World {
                     )
                 });
                 self.agree.on_applied(applied)
+            }
+            Fact::Digest {
+                region,
+                replica,
+                index,
+                digest,
+            } => {
+                self.say(&[17, replica, index, digest], || {
+                    format!("node {node} replica {replica} has at {index} the state {digest:016x}")
+                });
+                self.agree.on_digest(region, replica, index, digest)
             }
             Fact::Installed {
                 region,
@@ -128,8 +139,9 @@ impl World {
                     let chair = node.chair.as_ref()?;
                     return Some((chair.replica.id(), chair.lease(now_ms)?));
                 }
-                let member = node.members.get(&region)?;
-                Some((member.id(), member.lease(now_ms)?))
+                let replica = node.replica(region)?;
+                let may_serve = replica.may_serve(now_ms);
+                may_serve.then(|| (replica.id(), replica.term()))
             });
             let holders: Vec<_> = holders.collect();
             if let Err(broken) = serving::check(region, &holders) {

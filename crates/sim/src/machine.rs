@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use base::cluster::META_REGION;
 use server::cluster::Minutes;
-use server::cluster::seats::ReplicaRecord;
+use node::ReplicaRecord;
 
 use crate::bugs::Bug;
 use crate::chair::Chair;
@@ -14,7 +14,9 @@ use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::disk::Disk;
 use crate::event::Event;
-use crate::member::{Around, Catalogue, Effects, Limits, Member, remove_seat};
+use crate::effects::{Around, Effects, Known, Limits};
+use crate::regions::Regions;
+use crate::state::remove_record;
 
 /// A tick of the server's timer.
 pub const TICK_US: u64 = 100_000;
@@ -31,7 +33,7 @@ pub enum Status {
 #[derive(Debug, Clone)]
 pub struct Place {
     /// What it begins with.
-    pub seat: ReplicaRecord,
+    pub record: ReplicaRecord,
     pub made_us: u64,
 }
 
@@ -43,7 +45,7 @@ pub struct Node {
     /// Starts so far: what was meant for a former life is dropped.
     pub life: u64,
     pub places: BTreeMap<u64, Place>,
-    pub members: BTreeMap<u64, Member>,
+    pub regions: Regions,
     /// Its member of meta, and how it talks to meta: if there is a meta service at all.
     pub chair: Option<Chair>,
     pub desk: Option<Desk>,
@@ -55,12 +57,14 @@ pub struct Node {
     pub slow_us: u64,
     pub rng: fastrand::Rng,
     pub(crate) bug: Bug,
-    limits: Limits,
+    pub(crate) limits: Limits,
     /// What it has heard of tables, and keeps.
-    pub catalogue: Rc<Catalogue>,
+    pub catalogue: Rc<Known>,
     /// Ticks of this life, and what the clock showed at its beginning.
     ticks: u64,
     began_ms: u64,
+    /// Nodes it can hear, as it thinks.
+    heard: Vec<u64>,
 }
 
 impl Node {
@@ -72,7 +76,7 @@ impl Node {
             status: Status::Down,
             life: 0,
             places: BTreeMap::new(),
-            members: BTreeMap::new(),
+            regions: Regions::new(0),
             chair: None,
             desk: None,
             is_lost: false,
@@ -84,6 +88,7 @@ impl Node {
             catalogue: Rc::default(),
             ticks: 0,
             began_ms: 0,
+            heard: (1..=16).collect(),
         }
     }
 
@@ -102,6 +107,7 @@ impl Node {
         self.life += 1;
         self.ticks = 0;
         self.began_ms = self.clock.now_ms(true_us);
+        self.regions = Regions::new(self.rng.u64(..));
         for region in self.places.keys().copied().collect::<Vec<_>>() {
             self.open(region, true_us, out);
         }
@@ -117,29 +123,13 @@ impl Node {
             rng: &mut self.rng,
             out,
             bug: self.bug,
-            catalogue: self.catalogue.clone(),
-        }
-    }
-
-    pub fn open(&mut self, region: u64, true_us: u64, out: &mut Effects) {
-        let Some(place) = self.places.get(&region).cloned() else {
-            return;
-        };
-        let (id, limits) = (self.id, self.limits);
-        let mut around = self.around(true_us, out);
-        match Member::open(&place.seat, limits, &mut around) {
-            Ok(mut member) => {
-                member.drive(&mut around);
-                self.members.insert(region, member);
-            }
-            Err(error) => out.failure = Some(format!("node {id} cannot start: {error}")),
         }
     }
 
     /// The process is gone; what the disk keeps is decided by chance.
     pub fn crash(&mut self) {
         self.status = Status::Down;
-        self.members.clear();
+        self.regions = Regions::new(0);
         self.chair = None;
         self.held.clear();
         self.disk.crash(&mut self.rng);
@@ -148,9 +138,10 @@ impl Node {
     /// A replica that was removed is cleaned up.
     pub fn destroy(&mut self, region: u64) {
         let place = self.places.remove(&region);
-        self.members.remove(&region);
+        let _ = self.regions.owned.remove(region as usize);
+        self.regions.progress.set_region(region as usize, 0, 0);
         if let Some(place) = place {
-            remove_seat(&mut self.disk, region, place.seat.replica);
+            remove_record(&mut self.disk, region, place.record.replica);
         }
         self.disk.remove_region(region);
     }
@@ -183,7 +174,7 @@ impl Node {
                 .ok()
                 .flatten()
                 .map(|it| it.seat),
-            _ => self.places.get(&region).map(|place| place.seat.clone()),
+            _ => self.places.get(&region).map(|place| place.record.clone()),
         };
         !self.is_lost
             && seat.is_some_and(|seat| seat.replica == replica)
@@ -193,62 +184,69 @@ impl Node {
     pub fn leads(&self, region: u64) -> Option<u64> {
         let replica = match region {
             META_REGION => &self.chair.as_ref()?.replica,
-            _ => &self.members.get(&region)?.replica,
+            _ => self.replica(region)?,
         };
         replica.is_leader().then(|| replica.term())
     }
 
-    /// Runs `what` on the member of a region, if it is here.
-    pub fn with(
-        &mut self,
-        region: u64,
-        true_us: u64,
-        out: &mut Effects,
-        what: impl FnOnce(&mut Member, &mut Around<'_>),
-    ) {
-        let now_ms = self.now_ms(true_us);
-        if let Some(member) = self.members.get_mut(&region) {
-            let mut around = Around {
-                now_ms,
-                wall_ms: self.clock.wall_ms(true_us),
-                disk: &mut self.disk,
-                rng: &mut self.rng,
-                out,
-                bug: self.bug,
-                catalogue: self.catalogue.clone(),
-            };
-            what(member, &mut around);
-        }
+    /// The regions that are here.
+    fn here(&self) -> Vec<u64> {
+        let places = self.regions.owned.places().map(|place| place as u64);
+        places
+            .filter(|&region| self.replica(region).is_some())
+            .collect()
     }
 
     pub fn tick(&mut self, true_us: u64, out: &mut Effects) {
         self.ticks += 1;
-        for region in self.members.keys().copied().collect::<Vec<_>>() {
-            self.with(region, true_us, out, |member, around| member.tick(around));
+        // Now and then nodes are thought to be gone, true or not, and to be there again.
+        if self.rng.u32(..10) == 0 {
+            self.heard = (1..=16).collect();
+            if self.rng.bool() {
+                self.heard.retain(|_| self.rng.u32(..3) > 0);
+            }
         }
+        let heard = self.heard.clone();
+        let down = match self.rng.u32(..15) {
+            0 => Some(self.rng.u64(1..=5)),
+            _ => None,
+        };
+        let here = self.here();
+        self.on_regions(true_us, out, |owned, cx, asked| {
+            if let Some(down) = down {
+                owned.on_node_down(down, cx, asked);
+            }
+            owned.tick(&heard, cx, asked);
+            for region in here {
+                owned.expire(region as usize, cx, asked);
+            }
+        });
         self.with_chair(true_us, out, |chair, around| chair.tick(around));
     }
 
-    /// Time passes for the desks of tables.
+    /// Time passes for SQL rows.
     pub fn tend(&mut self, true_us: u64, out: &mut Effects) {
-        for region in self.members.keys().copied().collect::<Vec<_>>() {
-            self.with(region, true_us, out, |member, around| member.drive(around));
-        }
+        let here = self.here();
+        self.on_regions(true_us, out, |owned, cx, asked| {
+            for region in here {
+                owned.tend(region as usize, cx, asked);
+            }
+        });
     }
 
     /// A sync has ended.
     pub fn on_synced(&mut self, true_us: u64, out: &mut Effects) {
         match self.disk.end_sync() {
             Ok(done) => {
-                for (region, number) in done {
-                    if region == META_REGION {
-                        self.with_chair(true_us, out, |chair, around| {
-                            chair.on_persisted(number, around);
-                        });
-                    }
-                    self.with(region, true_us, out, |member, around| {
-                        member.on_persisted(number, around);
+                let (meta, done): (Vec<_>, Vec<_>) =
+                    done.into_iter().partition(|(region, _)| *region == META_REGION);
+                for (_, number) in meta {
+                    self.with_chair(true_us, out, |chair, around| {
+                        chair.on_persisted(number, around);
                     });
+                }
+                if !done.is_empty() {
+                    self.on_written(done, true_us, out);
                 }
             }
             Err(error) => out.failure = Some(error.to_string()),
@@ -256,12 +254,17 @@ impl Node {
     }
 
     /// All rows come to disk, then the log may be cut.
-    pub fn checkpoint(&mut self, true_us: u64, out: &mut Effects) {
+    pub fn checkpoint(&mut self, out: &mut Effects) {
         self.disk.flush();
-        for region in self.members.keys().copied().collect::<Vec<_>>() {
-            self.with(region, true_us, out, |member, around| {
-                member.on_flushed(around);
-            });
+        let regions: Vec<_> = self.regions.progress.regions().collect();
+        for (place, region, applied) in regions {
+            self.regions.owned.on_cut(place, applied, u64::MAX);
+            let unneeded = self.regions.progress.unneeded(place);
+            if unneeded > 0
+                && let Err(error) = self.disk.truncate_log(region, unneeded)
+            {
+                out.failure = Some(error.to_string());
+            }
         }
     }
 }
