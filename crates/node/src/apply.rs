@@ -295,7 +295,9 @@ impl Region {
         member.committed.pop_front();
         member.note(space.home(), index, &payload);
         space.note_term(term);
-        member.open = Some((index, stamp_ms));
+        // The entry that begins a leader's term has no stamp of its own; time never goes back.
+        let last_stamp_ms = member.open.map_or(0, |(_, stamp_ms)| stamp_ms);
+        member.open = Some((index, stamp_ms.max(last_stamp_ms)));
         member.replica.on_applied(index);
         match digest {
             Some(id) => self.take_digest(id, index, cx, out),

@@ -39,4 +39,14 @@ impl Follow {
         }
         behind().next().is_none() && gone().next().is_none()
     }
+
+    /// Whether a region knows all tables of the catalogue.
+    pub fn knows(catalogue: &Catalogue, rows: &Rows) -> bool {
+        let is_known = |table: &Arc<Table>| {
+            let known = rows.table(table.id);
+            known.is_some_and(|known| known.epoch >= table.epoch)
+        };
+        let is_gone = |id: &u32| rows.table(*id).is_none();
+        catalogue.tables.values().all(is_known) && catalogue.dropped.iter().all(is_gone)
+    }
 }

@@ -178,10 +178,18 @@ impl OwnedRegions {
         let place = reading.batch.region;
         if cold.is_behind {
             self.tend(place, cx, out);
-            let region = self.region_mut(place);
-            if region.is_some_and(|region| region.is_behind(cx.catalogue.version)) {
+            let Some(region) = self.slots.region_mut(place) else {
+                return Some(reading);
+            };
+            if region.is_behind(cx.catalogue.version) {
                 reading.looks_again = true;
                 self.reads.add(reading);
+                return None;
+            }
+            if region.lacks_tables(cx.catalogue.version) && !region.learn_tables(cx.catalogue) {
+                // A follower that does not have all tables yet would deny what the leader has.
+                let outcome = Outcome::Unserved(Unserved::Elsewhere);
+                out.settled.push((reading.batch, outcome));
                 return None;
             }
             return Some(reading);

@@ -43,6 +43,13 @@ pub struct Cold {
     pub again: Again,
 }
 
+impl Cold {
+    /// Whether it lacks SQL rows, or the knowledge which tables there are.
+    pub fn is_about_tables(&self) -> bool {
+        !self.table_rows.is_empty() || self.is_behind
+    }
+}
+
 /// A command that is run again, because of what it missed the last time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Again {
@@ -118,7 +125,7 @@ impl Region {
         {
             return Err(Absent::Unconfirmed(self.id));
         }
-        if self.is_behind(access.catalogue_version) {
+        if self.lacks_tables(access.catalogue_version) {
             return Err(Absent::Cold(Box::new(Cold {
                 region: self.id,
                 is_behind: true,

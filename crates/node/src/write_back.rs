@@ -27,7 +27,7 @@ use table::{Departing, RowId, Rows};
 use crate::effects::{Effects, RowsRequest};
 use crate::follow::Follow;
 use crate::row_needs::refusal_of;
-use crate::{BatchBox, Context, Member, Outcome, OwnedRegions, Place, Region, Unserved};
+use crate::{BatchBox, Catalogue, Context, Member, Outcome, OwnedRegions, Place, Region, Unserved};
 
 /// Bytes of proposals in one log entry, roughly; at least one proposal.
 const PROPOSED_BYTES: usize = 1024 * 1024;
@@ -346,6 +346,25 @@ impl Region {
             && self.member.as_ref().is_some_and(|member| {
                 !member.failed && (member.peers.is_none() || member.replica.is_leader())
             })
+    }
+
+    /// Whether this replica, leader or follower, is not known to have all tables of the catalogue.
+    #[inline]
+    pub fn lacks_tables(&self, catalogue_version: u64) -> bool {
+        self.catalogue_seen != catalogue_version
+            && self.member.as_ref().is_some_and(|member| !member.failed)
+    }
+
+    /// On a follower: whether its log has all tables of the catalogue by now.
+    pub fn learn_tables(&mut self, catalogue: &Catalogue) -> bool {
+        let rows = self.space.table_rows();
+        let is_known = rows.is_some_and(|rows| Follow::knows(catalogue, rows))
+            || catalogue.tables.is_empty()
+            || self.space.tables_in_quarantine().is_some();
+        if is_known {
+            self.catalogue_seen = catalogue.version;
+        }
+        is_known
     }
 
     /// The write-back of the term that is now.

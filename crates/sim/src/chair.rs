@@ -12,11 +12,11 @@ use meta::leader::{Leader, join_answer, join_elsewhere, not_leader};
 use meta::limits::Limits;
 use meta::state::{Change, Command, Found, Outcome, State};
 use meta::wire::{Action, Order, ReplicaReport};
-use prost::Message as _;
-use replica::{Committed, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
 use node::ReplicaRecord;
 use node::replica_record::{members_of, with_members};
 use node::{Newcomers, lead, report_of_replica};
+use prost::Message as _;
+use replica::{Committed, Message, Ready, Replica, ReplicaConfig, SnapshotHead};
 use server::cluster::{Minutes, Motion};
 
 use crate::bugs::Bug;

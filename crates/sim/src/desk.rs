@@ -13,8 +13,8 @@ use meta::wire::{
     Standing,
 };
 use node::replica_record as seats;
-use node::{Identity, ReplicaRecord};
 use node::report_of;
+use node::{Identity, ReplicaRecord};
 use server::cluster::Minutes;
 
 use crate::bugs::Bug;
@@ -259,8 +259,12 @@ impl Node {
             false => Call::Join(desk.join(machine)),
             true => {
                 desk.number += 1;
-                let mut replicas: Vec<_> =
-                    self.regions.owned.present().filter_map(|it| report_of(it)).collect();
+                let mut replicas: Vec<_> = self
+                    .regions
+                    .owned
+                    .present()
+                    .filter_map(|it| report_of(it))
+                    .collect();
                 replicas.extend(self.chair.as_ref().map(Chair::report));
                 replicas.iter().for_each(|report| desk.routes.hear(report));
                 for report in &mut replicas {
@@ -491,11 +495,9 @@ impl Node {
                 }
                 Ok(())
             }
-            _ => {
-                self.on_regions(true_us, out, |owned, cx, asked| {
-                    owned.on_lead_order(region as usize, order, cx, asked)
-                })
-            }
+            _ => self.on_regions(true_us, out, |owned, cx, asked| {
+                owned.on_lead_order(region as usize, order, cx, asked)
+            }),
         }
     }
 

@@ -3,8 +3,8 @@
 use base::cluster::META_REGION;
 
 use crate::database::Health;
-use crate::event::Event;
 use crate::effects::Effects;
+use crate::event::Event;
 use crate::machine::Status;
 use crate::script::Scene;
 use crate::world::World;

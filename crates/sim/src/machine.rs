@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::cluster::META_REGION;
-use server::cluster::Minutes;
 use node::ReplicaRecord;
+use server::cluster::Minutes;
 
 use crate::bugs::Bug;
 use crate::chair::Chair;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::disk::Disk;
-use crate::event::Event;
 use crate::effects::{Around, Effects, Known, Limits};
+use crate::event::Event;
 use crate::regions::Regions;
 use crate::state::remove_record;
 
@@ -238,8 +238,9 @@ impl Node {
     pub fn on_synced(&mut self, true_us: u64, out: &mut Effects) {
         match self.disk.end_sync() {
             Ok(done) => {
-                let (meta, done): (Vec<_>, Vec<_>) =
-                    done.into_iter().partition(|(region, _)| *region == META_REGION);
+                let (meta, done): (Vec<_>, Vec<_>) = done
+                    .into_iter()
+                    .partition(|(region, _)| *region == META_REGION);
                 for (_, number) in meta {
                     self.with_chair(true_us, out, |chair, around| {
                         chair.on_persisted(number, around);

@@ -2,13 +2,13 @@
 //! would order, here by chance.
 
 use base::cluster::Descriptor;
-use prost::Message;
-use replica::{MemberChange, Replica};
 use node::Newcomers;
 use node::ReplicaRecord;
+use prost::Message;
+use replica::{MemberChange, Replica};
 
-use crate::event::Event;
 use crate::effects::Effects;
+use crate::event::Event;
 use crate::machine::{Place, Status};
 use crate::state::make;
 use crate::world::World;
@@ -19,11 +19,7 @@ const TIDY_US: u64 = 700_000;
 
 impl World {
     /// Runs `what` on the leader of a region.
-    fn at_leader<T>(
-        &mut self,
-        region: u64,
-        what: impl FnOnce(&mut Replica) -> T,
-    ) -> Option<T> {
+    fn at_leader<T>(&mut self, region: u64, what: impl FnOnce(&mut Replica) -> T) -> Option<T> {
         let node = self.leader_of(region)?;
         let now_us = self.now_us;
         let mut out = Effects::default();
@@ -53,8 +49,7 @@ impl World {
 
     pub(crate) fn change_members(&mut self) {
         let region = self.nemesis.u64(1..=self.plan.regions);
-        let Some(members) = self.at_leader(region, |replica| replica.members().clone())
-        else {
+        let Some(members) = self.at_leader(region, |replica| replica.members().clone()) else {
             return;
         };
         let mut changes = Vec::new();

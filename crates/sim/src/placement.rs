@@ -6,8 +6,8 @@ use base::cluster::META_REGION;
 use crate::chair::Setup;
 use crate::check::placed;
 use crate::desk::{Asker, CALL_US, Desk};
-use crate::event::Event;
 use crate::effects::Effects;
+use crate::event::Event;
 use crate::machine::{Node, Status};
 use crate::world::World;
 

@@ -4,8 +4,8 @@
 //! often): some bugs only show when one kind of fault comes often and another never.
 
 use crate::bugs::Bug;
-use crate::faults::Kind;
 use crate::effects::Limits;
+use crate::faults::Kind;
 use crate::network::Weather;
 use crate::script::Script;
 

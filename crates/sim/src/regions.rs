@@ -191,7 +191,9 @@ impl Node {
         }
         self.disk.rows.is_busy.store(false, Ordering::Relaxed);
         if self.rng.u32(..4) > 0 {
-            self.handle(true_us, out, &mut asked, |owned, cx, _| owned.settle_all(cx));
+            self.handle(true_us, out, &mut asked, |owned, cx, _| {
+                owned.settle_all(cx)
+            });
             self.tell_digests(out);
         }
         if self.catalogue.is_used {
@@ -274,8 +276,7 @@ impl Node {
             self.regions.work(Work::Retry(place as u64), out);
         }
         for (place, head) in now.installs {
-            self.regions
-                .work(Work::Install(place as u64, head), out);
+            self.regions.work(Work::Install(place as u64, head), out);
         }
         for (place, to) in now.snapshots_wanted {
             self.export(place as u64, to, out);
@@ -410,13 +411,8 @@ impl Node {
             return;
         };
         let log = self.disk.log.clone();
-        let entries = replica::LogStore::entries(
-            &*log,
-            fetch.region,
-            fetch.low,
-            fetch.high,
-            fetch.max_bytes,
-        );
+        let entries =
+            replica::LogStore::entries(&*log, fetch.region, fetch.low, fetch.high, fetch.max_bytes);
         let entries = entries.map_err(|error| error.to_string());
         self.on_regions(true_us, out, |owned, cx, asked| {
             owned.on_entries(region as usize, entries, cx, asked);
@@ -532,7 +528,7 @@ impl Node {
                 && member.unwritten.is_none()
                 && member.ahead.is_none()
                 && member.peers.as_ref().is_some_and(|it| !it.is_installing);
-            let (id, index) = (region.id as u64, member.replica.applied_index());
+            let (id, index) = (region.id as u64, region.space.applied_index());
             if is_settled && regions.digested.insert(id, index) != Some(index) {
                 out.facts.push(Fact::Digest {
                     region: id,
@@ -553,6 +549,9 @@ impl Node {
             let Some(member) = region.member.as_deref() else {
                 continue;
             };
+            if member.peers.as_ref().is_some_and(|it| it.is_installing) {
+                continue; // there is no state to speak of
+            }
             let (id, replica) = (region.id as u64, member.replica.id());
             let now: BTreeMap<RowId, Cached> = all_cached(&region.space).into_iter().collect();
             let before = regions.cached.entry(id).or_default();
@@ -633,12 +632,15 @@ fn read_without_barrier(
         };
         let replies = &mut batch.replies;
         if let Some(region) = owned.region_mut(batch.region) {
-            let _ = region.run(&access, cx.seeds, replies, |view, reply| {
-                match command::call(row, view, &args, reply) {
+            let _ = region.run(
+                &access,
+                cx.seeds,
+                replies,
+                |view, reply| match command::call(row, view, &args, reply) {
                     Ok(_) => Ran::Done,
                     Err(_) => Ran::Refused,
-                }
-            });
+                },
+            );
         }
         batch.ends.push(batch.replies.len());
     }

@@ -10,9 +10,9 @@ use table::{RowId, Value, parse_fields};
 
 use crate::check::Broken;
 use crate::database::{Ask, Contents, Health, Statement};
+use crate::effects::Known;
 use crate::event::Event;
 use crate::faults::Fault;
-use crate::effects::Known;
 use crate::row_calls::{self, RowState, Shown};
 use crate::world::World;
 

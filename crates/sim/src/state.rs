@@ -103,8 +103,7 @@ impl Node {
         match opened {
             Ok(opened) => {
                 let replica = opened.member.as_deref().map(|member| &member.replica);
-                let (replica, applied) =
-                    replica.map_or((0, 0), |it| (it.id(), it.applied_index()));
+                let (replica, applied) = replica.map_or((0, 0), |it| (it.id(), it.applied_index()));
                 out.facts.push(Fact::Started {
                     region,
                     replica,

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use base::cluster::{Descriptor, Epoch, META_REGION, Member, Role};
 use meta::wire::Create;
-use replica::SnapshotHead;
 use node::ReplicaRecord;
+use replica::SnapshotHead;
 
 use crate::check::{
     Broken, agree::Agree, descriptors::Descriptors, terms::Terms, written::Written,
@@ -17,17 +17,17 @@ use crate::check::{
 use crate::client::{Answer, Session, key};
 use crate::database::{Database, Statement};
 use crate::desk::Desk;
+use crate::effects::{Effects, Known};
 use crate::event::Event;
 use crate::history::History;
-use crate::effects::{Effects, Known};
-use crate::state::{Files, make};
-use crate::network::Network;
 use crate::machine::{Node, Place, Status, TICK_US};
+use crate::network::Network;
 use crate::plan::Plan;
 use crate::queue::Queue;
 use crate::row_calls::RowState;
 use crate::script::Scene;
 use crate::sql::TEND_US;
+use crate::state::{Files, make};
 use crate::trace::Trace;
 
 /// After the last fault, everything must be well again within this time.

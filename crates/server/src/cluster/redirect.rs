@@ -14,7 +14,7 @@ use node::{CHANGING, Unserved};
 use resp::Args;
 
 use super::Cluster;
-use crate::cores::{BatchBox, Core, NOWHERE};
+use crate::cores::{BatchBox, Core, NOWHERE, RegionId};
 
 impl Cluster {
     /// The slot of a command's keys; none, if it names no key.
@@ -208,6 +208,13 @@ impl Core {
             None if has_replica => unsettled(),
             None => cluster.moved(slot),
         }
+    }
+
+    /// As [`Core::unserved`], of any slot of a region that is led elsewhere.
+    pub(crate) fn unserved_region(&self, place: RegionId) -> Refusal {
+        let mut slots = 0..base::SLOT_COUNT;
+        let slot = slots.find(|&slot| self.shared.map.region_of_slot(slot) == place);
+        self.unserved(slot.unwrap_or_default(), Unserved::Elsewhere)
     }
 
     /// Answers every command of a batch with where it should go. None of them has happened.

@@ -55,7 +55,7 @@ impl Core {
             let invoke = |view: View<'_>, reply: &mut Reply| self.invoke(call, view, args, reply);
             let ran = match region.run(&access, &self.seeds, reply, invoke) {
                 Ok(ran) => ran,
-                Err(Absent::Cold(cold)) if !cold.table_rows.is_empty() && row_failure.is_some() => {
+                Err(Absent::Cold(cold)) if cold.is_about_tables() && row_failure.is_some() => {
                     if let Some(refusal) = row_failure {
                         self.refuse(&refusal, reply);
                     }

@@ -114,7 +114,20 @@ impl Core {
     pub(crate) async fn bring(self: &Rc<Self>, cold: Cold) {
         if cold.is_behind {
             self.follow_catalogue(cold.region).await;
-            return self.begin_batch();
+            self.begin_batch();
+            let lacks = {
+                let catalogue = self.shared.catalogue.load();
+                let mut home = self.home.borrow_mut();
+                home.region_mut(cold.region).is_some_and(|region| {
+                    region.lacks_tables(catalogue.version) && !region.learn_tables(&catalogue)
+                })
+            };
+            if lacks {
+                // A follower that does not have all tables yet would deny what the leader has.
+                let refusal = self.unserved_region(cold.region);
+                self.row_failure.set(Some(Box::new(refusal)));
+            }
+            return;
         }
         if !cold.table_rows.is_empty() {
             let failed = self.bring_rows(cold.region, cold.table_rows).await;

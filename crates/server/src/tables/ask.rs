@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use base::Refusal;
 use base::slot::slot_of;
-use base::{Refusal, SLOT_COUNT};
 use node::{Unserved, WriteBack, refusal_of, try_again};
 use table::entry::Entry;
 use table::leader::{End, Numbers};
@@ -160,12 +160,10 @@ impl Core {
                     return told_of(ticket.await, version);
                 }
                 Now::Elsewhere(slot) => {
-                    let first = || {
-                        let mut slots = 0..SLOT_COUNT;
-                        slots.find(|&slot| self.shared.map.region_of_slot(slot) == region)
-                    };
-                    let slot = slot.or_else(first).unwrap_or_default();
-                    return Err(self.unserved(slot, Unserved::Elsewhere));
+                    return Err(match slot {
+                        Some(slot) => self.unserved(slot, Unserved::Elsewhere),
+                        None => self.unserved_region(region),
+                    });
                 }
                 Now::Lent => tokio::time::sleep(LENT).await,
             }
