@@ -43,6 +43,7 @@ pub(crate) enum Parts<'a> {
 
 impl<'a> View<'a> {
     /// A view of one region.
+    #[inline]
     pub fn one(
         space: &'a mut Keyspace,
         db: DbIndex,

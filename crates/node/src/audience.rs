@@ -168,6 +168,7 @@ impl<'a> Clients<'a> {
 
     /// Runs reads, and answers what is not to be run, up to the next write of the batches; up to the
     /// end of this batch at most if `within` it. Whether there is a write.
+    #[inline]
     fn go_to_write(&mut self, space: &mut Keyspace, within: bool) -> bool {
         while let Some(batch) = self.proposal.batches.get_mut(self.batch) {
             let Some(&(stat, _)) = batch.heads.get(self.at) else {
@@ -236,6 +237,7 @@ impl<'a> Clients<'a> {
 }
 
 impl Audience for Clients<'_> {
+    #[inline]
     fn before(&mut self, space: &mut Keyspace, nth: usize) {
         if self.proposal.evicts {
             self.keys = count_keys(space);
@@ -273,6 +275,7 @@ impl Audience for Clients<'_> {
         };
     }
 
+    #[inline]
     fn prepare<'v>(&mut self, view: View<'v>, row: &Command, args: &Args<'_>) -> View<'v> {
         match &mut self.current {
             Current::Nobody => view,
@@ -287,6 +290,7 @@ impl Audience for Clients<'_> {
         }
     }
 
+    #[inline]
     fn reply(&mut self) -> &mut Reply {
         match (&self.current, self.proposal.batches.get_mut(self.batch)) {
             (Current::Batch(_), Some(batch)) => &mut batch.replies,
@@ -294,6 +298,7 @@ impl Audience for Clients<'_> {
         }
     }
 
+    #[inline]
     fn after(
         &mut self,
         space: &mut Keyspace,
@@ -366,6 +371,7 @@ fn count_keys(space: &Keyspace) -> usize {
 }
 
 /// Ends the reply of a batch's command.
+#[inline]
 fn answer(
     cx: &Context<'_>,
     batch: &mut BatchBox,
@@ -413,6 +419,7 @@ pub(crate) fn wait(
 }
 
 /// CLIENT NO-TOUCH: the command does not count as use of its keys.
+#[inline]
 fn untouching<'a>(batch: &BatchBox, row: &Command, view: View<'a>) -> View<'a> {
     match batch.client.no_touch.load(Ordering::Relaxed) && !row.is(Traits::ALWAYS_TOUCHES) {
         true => view.without_touching(),

@@ -105,6 +105,7 @@ pub(crate) fn execute<A: Audience>(
 }
 
 /// Asks for the memory of the commands from here on; where it has not looked any more.
+#[inline]
 fn prefetch(space: &Keyspace, payload: &[u8], commands: &ParsedCommands, from: usize) -> usize {
     let mut keys: [&[u8]; PREFETCHED] = [&[]; PREFETCHED];
     let mut arguments: [[&[u8]; 2]; PREFETCHED] = [[&[]; 2]; PREFETCHED];

@@ -39,10 +39,12 @@ pub(crate) struct ParsedCommand {
 }
 
 impl ParsedCommands {
+    #[inline]
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
+    #[inline]
     pub fn get(&self, nth: usize) -> Option<ParsedCommand> {
         self.commands.get(nth).copied()
     }
@@ -93,54 +95,58 @@ pub(crate) fn parse(
             body: Parsed::Empty,
         });
     }
-    let entry = entry::decode(payload)
-        .map_err(|error| format!("entry {index} of the log cannot be read: {error}"))?;
+    let unreadable = |error| format!("entry {index} of the log cannot be read: {error}");
+    let entry = entry::decode_lazily(payload).map_err(unreadable)?;
     let check = |db: DbIndex| match db < DATABASES {
         true => Ok(()),
         false => Err(format!("entry {index} of the log names a database {db}")),
     };
-    let body =
-        match entry.body {
-            Body::Rows(bytes) => {
-                let changes = Changes::decode(bytes);
-                Parsed::Rows(changes.ok_or_else(|| {
-                    format!("entry {index} of the log has rows that cannot be read")
-                })?)
+    let body = match entry.body {
+        Body::Rows(bytes) => match Changes::decode(bytes) {
+            Some(changes) => Parsed::Rows(changes),
+            None => {
+                let text = format!("entry {index} of the log has rows that cannot be read");
+                return Err(text);
             }
-            Body::Digest(id) => Parsed::Digest(id),
-            Body::Expire(keys) => {
-                let mut expired = Vec::with_capacity(keys.len());
-                for key in keys {
-                    check(key.db)?;
-                    expired.push((key.db, key.key.into(), key.deadline_ms));
-                }
-                Parsed::Expire(expired)
+        },
+        Body::Digest(id) => Parsed::Digest(id),
+        Body::Expire(keys) => {
+            let mut expired = Vec::with_capacity(keys.len());
+            for key in keys {
+                check(key.db)?;
+                expired.push((key.db, key.key.into(), key.deadline_ms));
             }
-            Body::Commands(given) => {
-                let mut parsed = std::mem::take(room);
-                parsed.clear();
-                for command in given {
-                    check(command.db)?;
-                    let start = parsed.spans.len();
-                    let spans = command.spans().map(|(start, len)| Span { start, len });
-                    parsed.spans.extend(spans);
-                    let spans = parsed.spans.get(start..).unwrap_or_default();
-                    let resolved = specs.table.resolve_logged(&Args::new(payload, spans));
-                    let Ok((number, row)) = resolved else {
-                        return Err(format!(
-                            "entry {index} of the log has a command this version does not know"
-                        ));
-                    };
-                    parsed.commands.push(ParsedCommand {
-                        db: command.db,
-                        stat: specs.stat_number(number, row) as u16,
-                        start: start as u32,
-                        end: parsed.spans.len() as u32,
-                    });
-                }
-                Parsed::Commands(parsed)
+            Parsed::Expire(expired)
+        }
+        Body::Commands(mut given) => {
+            let mut parsed = std::mem::take(room);
+            parsed.clear();
+            parsed.commands.reserve(given.len());
+            loop {
+                let start = parsed.spans.len();
+                let spans = &mut parsed.spans;
+                let read = given.read(|start, len| spans.push(Span { start, len }));
+                let Some(db) = read.map_err(unreadable)? else {
+                    break;
+                };
+                check(db)?;
+                let spans = parsed.spans.get(start..).unwrap_or_default();
+                let resolved = specs.table.resolve_logged(&Args::new(payload, spans));
+                let Ok((number, row)) = resolved else {
+                    return Err(format!(
+                        "entry {index} of the log has a command this version does not know"
+                    ));
+                };
+                parsed.commands.push(ParsedCommand {
+                    db,
+                    stat: specs.stat_number(number, row) as u16,
+                    start: start as u32,
+                    end: parsed.spans.len() as u32,
+                });
             }
-        };
+            Parsed::Commands(parsed)
+        }
+    };
     Ok(ParsedEntry {
         stamp_ms: entry.stamp_ms,
         seed: entry.seed,

@@ -64,16 +64,19 @@ pub struct Again {
 const COLD_TRIES: u8 = 16;
 
 impl Again {
+    #[inline]
     pub fn tries(self) -> u8 {
         self.tries
     }
 
     /// Whether reads are to stop where memory ends.
+    #[inline]
     pub fn stops(self) -> bool {
         self.tries < COLD_TRIES
     }
 
     /// For a command whose every attempt makes the same choices.
+    #[inline]
     pub fn chosen(seed: u64) -> Again {
         Again {
             tries: 0,
@@ -82,10 +85,12 @@ impl Again {
     }
 
     /// Randomness for this attempt.
+    #[inline]
     pub fn seed(self, seeds: &Seeds) -> u64 {
         self.seed.unwrap_or_else(|| seeds.next())
     }
 
+    #[inline]
     pub fn next(self) -> Again {
         Again {
             tries: self.tries.saturating_add(1),

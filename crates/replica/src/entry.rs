@@ -28,7 +28,9 @@ mod write;
 
 use std::fmt;
 
-pub use read::{Body, Command, Commands, Decoded, Expirations, Expired, decode, is_rows};
+pub use read::{
+    Body, Command, Commands, Decoded, Expirations, Expired, decode, decode_lazily, is_rows,
+};
 pub use write::{EntryWriter, ExpireWriter, digest_payload, rows_payload};
 
 /// The version this code writes, and the newest it reads.

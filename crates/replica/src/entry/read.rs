@@ -58,6 +58,16 @@ pub struct Expired<'a> {
 
 /// Checks all of `payload` and gives a view of it.
 pub fn decode(payload: &[u8]) -> Result<Decoded<'_>, EntryError> {
+    let decoded = decode_lazily(payload)?;
+    if let Body::Commands(commands) = &decoded.body {
+        let mut commands = commands.clone();
+        while commands.read(|_, _| {})?.is_some() {}
+    }
+    Ok(decoded)
+}
+
+/// As [`decode`], but commands are checked by who reads them, one by one, with [`Commands::read`].
+pub fn decode_lazily(payload: &[u8]) -> Result<Decoded<'_>, EntryError> {
     let Some((content, checksum)) = payload.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(EntryError::Corrupt("too short"));
     };
@@ -87,11 +97,6 @@ pub fn decode(payload: &[u8]) -> Result<Decoded<'_>, EntryError> {
     let body = match kind {
         KIND_COMMANDS => {
             let left = cursor.u32()?;
-            let mut walk = cursor.clone();
-            for _ in 0..left {
-                walk.command()?;
-            }
-            walk.end()?;
             Body::Commands(Commands { cursor, left })
         }
         KIND_ROWS => Body::Rows(content.get(HEADER_BYTES..).unwrap_or_default()),
@@ -116,6 +121,28 @@ pub fn decode(payload: &[u8]) -> Result<Decoded<'_>, EntryError> {
         seed,
         body,
     })
+}
+
+impl Commands<'_> {
+    /// Reads the next command: its database; `each` is given (start, length) of every argument within
+    /// the payload that was decoded. `None` behind the last one.
+    #[inline]
+    pub fn read(&mut self, mut each: impl FnMut(u32, u32)) -> Result<Option<u8>, EntryError> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return self.cursor.end().map(|()| None);
+        };
+        self.left = left;
+        let db = self.cursor.byte()?;
+        let argc = self.cursor.var()?;
+        if argc == 0 {
+            return Err(EntryError::Corrupt("a command without a name"));
+        }
+        for _ in 0..argc {
+            let (start, len) = self.cursor.span()?;
+            each(start, len);
+        }
+        Ok(Some(db))
+    }
 }
 
 impl<'a> Iterator for Commands<'a> {

@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// Counts a command that ran, and notes it if it was slow.
-    #[inline]
+    #[inline(always)]
     pub fn account(&self, stat: usize, failed: bool, args: &Args<'_>, call: &Call<'_>) {
         let now = self.clock.raw();
         let ticks = now.wrapping_sub(self.tick.replace(now));

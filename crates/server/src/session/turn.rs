@@ -402,7 +402,7 @@ fn is_special(session: &Session) -> bool {
 }
 
 /// A command on keys: here, on another core, or on several.
-#[inline]
+#[inline(always)]
 fn run_data(
     session: &Session,
     (pending, out): (&mut Pending, &mut Reply),
