@@ -1,7 +1,7 @@
 //! Bugs to be planted, one at a time, so that the checkers are known to find them.
 //!
-//! They live in the simulator's own code, where it stands in for the disk, the clock and the
-//! server: the real code stays as it is.
+//! They live in the simulator's own code, where it stands in for the disk, the clock, the database and
+//! the process around a node's regions: the code that ships stays as it is.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bug {
@@ -27,14 +27,18 @@ pub enum Bug {
     FlushUnguarded,
     /// A row is said to be in SQL, and kicked, though nobody has written it.
     KickDirty,
-    /// The desk of tables is kept when the office is over, and used in the next.
-    KeepDesk,
+    /// The log is said to be written before it is.
+    ReplyEarly,
+    /// Two clients whose commands are settled together get each other's replies.
+    SwapReplies,
+    /// A client whose write may have happened is told that it has not.
+    DoubtIsNo,
     /// The numbers of requests are forgotten: a retry is done again.
     ForgetRequests,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 14] = [
         Bug::SkipFsync,
         Bug::ServeWithoutLease,
         Bug::ApplyTwice,
@@ -45,7 +49,9 @@ impl Bug {
         Bug::NeverDestroy,
         Bug::FlushUnguarded,
         Bug::KickDirty,
-        Bug::KeepDesk,
+        Bug::ReplyEarly,
+        Bug::SwapReplies,
+        Bug::DoubtIsNo,
         Bug::ForgetRequests,
     ];
 }

@@ -4,18 +4,20 @@
 //!   sim --seconds 60 [--from SEED]     new seeds until the time is over; stops at the first failure
 //!       --step 3                       every third (from 0: those with a meta service)
 //!   sim --seed 4711                    that one, twice, with its trace if it fails
-//!       --bug 1..12                    with a planted bug (`Bug::ALL`)
+//!       --bug 1..14                    with a planted bug (`Bug::ALL`)
 //!       --tables 1                     with tables, whatever the seed
 //!       --elections 1                  with elections all the time
 //!       --script 1                     with the adversary of `script.rs`
 //! ```
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 // A program, not the simulated world: it has to know how long it runs.
 #[allow(clippy::disallowed_types)]
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use sim::{Bug, Plan, Script, explain, explain_all, run};
+use sim::{Bug, Outcome, Plan, Script, explain, explain_all, run};
 
 #[derive(Default)]
 struct Wanted {
@@ -120,31 +122,35 @@ fn fresh(wanted: &Wanted) -> ExitCode {
         since_epoch.map_or(1, |it| it.as_millis() as u64) % 1_000_000_000 * 1000
     });
     let began = Instant::now();
-    let (mut told, mut seeds) = (0, 0);
-    let (mut simulated_us, mut calls, mut elections, mut undecided) = (0, 0, 0, 0);
-    let step = wanted.step.unwrap_or(1).max(1) as usize;
-    for seed in (first..).step_by(step) {
-        let passed = began.elapsed().as_secs();
-        if passed >= seconds {
-            break;
+    let step = wanted.step.unwrap_or(1).max(1);
+    let next = AtomicU64::new(first);
+    let sums = Mutex::new(Sums::default());
+    let threads = std::thread::available_parallelism().map_or(1, |it| it.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while began.elapsed().as_secs() < seconds && !lock(&sums).is_broken {
+                    let seed = next.fetch_add(step, Ordering::Relaxed);
+                    let outcome = run(&wanted.plan(seed));
+                    let mut sums = lock(&sums);
+                    sums.add(&outcome);
+                    sums.tell(began.elapsed().as_secs(), first);
+                }
+            });
         }
-        if passed >= told + 10 {
-            told = passed;
-            println!(
-                "{passed:5} s: {seeds} seeds from {first}, {calls} calls, {elections} elections"
-            );
-        }
-        let outcome = run(&wanted.plan(seed));
-        seeds += 1;
-        simulated_us += outcome.took_us;
-        calls += outcome.done;
-        elections += outcome.elections;
-        undecided += outcome.undecided;
-        if outcome.broken.is_some() {
-            println!("{}", explain(&outcome));
-            return ExitCode::FAILURE;
-        }
+    });
+    let sums = lock(&sums);
+    if sums.is_broken {
+        return ExitCode::FAILURE;
     }
+    let Sums {
+        seeds,
+        simulated_us,
+        calls,
+        elections,
+        undecided,
+        ..
+    } = *sums;
     let passed = began.elapsed().as_secs_f64();
     println!(
         "{seeds} seeds from {first}: nothing broken. {:.1} seeds/s, {} simulated hours, {calls} calls, \
@@ -153,4 +159,49 @@ fn fresh(wanted: &Wanted) -> ExitCode {
         simulated_us / 3_600_000_000
     );
     ExitCode::SUCCESS
+}
+
+/// Of all seeds that were run.
+#[derive(Default)]
+struct Sums {
+    seeds: u64,
+    simulated_us: u64,
+    calls: usize,
+    elections: usize,
+    undecided: usize,
+    is_broken: bool,
+    /// Second of the last line.
+    told: u64,
+}
+
+impl Sums {
+    fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.simulated_us += outcome.took_us;
+        self.calls += outcome.done;
+        self.elections += outcome.elections;
+        self.undecided += outcome.undecided;
+        if outcome.broken.is_some() && !std::mem::replace(&mut self.is_broken, true) {
+            println!("{}", explain(outcome));
+        }
+    }
+
+    /// Every ten seconds.
+    fn tell(&mut self, passed: u64, first: u64) {
+        if passed < self.told + 10 || self.is_broken {
+            return;
+        }
+        self.told = passed;
+        let Sums {
+            seeds,
+            calls,
+            elections,
+            ..
+        } = self;
+        println!("{passed:5} s: {seeds} seeds from {first}, {calls} calls, {elections} elections");
+    }
+}
+
+fn lock(sums: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
+    sums.lock().unwrap_or_else(PoisonError::into_inner)
 }

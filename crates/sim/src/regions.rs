@@ -238,13 +238,22 @@ impl Node {
         out.facts.append(&mut process.facts.borrow_mut());
         out.is_news |= *process.is_news.borrow();
         out.failure = process.failure.borrow_mut().take();
-        drop(cx);
         self.regions.owned = owned;
         result
     }
 
-    fn carry_out(&mut self, now: Asked, asked: &mut Asked, true_us: u64, out: &mut Effects) {
+    fn carry_out(&mut self, mut now: Asked, asked: &mut Asked, true_us: u64, out: &mut Effects) {
+        if self.bug == Bug::SwapReplies
+            && let [(one, Outcome::Done), (two, Outcome::Done), ..] = &mut now.settled[..]
+        {
+            std::mem::swap(&mut one.ticket, &mut two.ticket);
+        }
+        let mut early = Vec::new();
         for job in now.jobs {
+            if self.bug == Bug::ReplyEarly {
+                let writes = job.writes.iter();
+                early.extend(writes.map(|write| (write.region as usize, write.number)));
+            }
             if let (true, Some(last)) = (job.is_ours, job.writes.last()) {
                 self.regions.jobs.insert((last.region, last.number));
             }
@@ -285,6 +294,7 @@ impl Node {
             self.ask_sql(request, out);
         }
         let again = |owned: &mut OwnedRegions, cx: &Context<'_>, asked: &mut Asked| {
+            owned.on_logged(&early, true, cx, asked);
             for (ticket, may_read) in now.reads {
                 debug_assert!(ticket > READS, "nobody else waits");
                 owned.resume_read(ticket, may_read, cx, asked);
@@ -332,9 +342,9 @@ impl Node {
                     false => Answer::Done(replies),
                 }
             }
-            Outcome::InDoubt => return,
+            Outcome::InDoubt if self.bug != Bug::DoubtIsNo => return,
             Outcome::TooLarge | Outcome::Refused(_) => Answer::Refused,
-            Outcome::Unserved(_) | Outcome::TryAgain => {
+            Outcome::Unserved(_) | Outcome::TryAgain | Outcome::InDoubt => {
                 let region = self.regions.owned.region(batch.region);
                 let member = region.and_then(|region| region.member.as_deref());
                 Answer::Moved(member.and_then(|member| member.replica.leader()))

@@ -112,13 +112,24 @@ fn a_dirty_row_evicted() {
     caught(Bug::KickDirty, 10, Plan::of_tables, &["written"]);
 }
 
-/// What it believes of SQL is of another time, and its proposals are of another term.
 #[test]
-fn a_desk_kept_for_the_next_term() {
-    let by = ["written", "rows", "progress", "replies"];
-    let faults = [Kind::Transfer, Kind::Partition, Kind::DatabaseDown];
-    let plan = |seed| Plan::of_tables(seed).with_faults(&faults, 500_000);
-    caught(Bug::KeepDesk, 20, plan, &by);
+fn a_reply_before_its_entry_is_on_disk() {
+    let plan = |seed| Plan::new(seed).with_faults(&[Kind::PowerCut, Kind::Crash], 1_000_000);
+    let by = ["linear", "kept", "agree", "terms", "node", "panic"];
+    caught(Bug::ReplyEarly, 60, plan, &by);
+}
+
+#[test]
+fn replies_of_two_clients_exchanged() {
+    let by = ["linear", "replies", "rows"];
+    caught(Bug::SwapReplies, 20, Plan::new, &by);
+}
+
+#[test]
+fn a_doubtful_write_called_undone() {
+    let faults = [Kind::Pause, Kind::Partition, Kind::Transfer];
+    let plan = |seed| Plan::new(seed).with_faults(&faults, 500_000);
+    caught(Bug::DoubtIsNo, 100, plan, &["linear"]);
 }
 
 #[test]

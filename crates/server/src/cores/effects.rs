@@ -18,9 +18,11 @@ use replica::{Ready, Replica, SnapshotHead};
 use resp::Args;
 use table::leader::End;
 
-use super::{Answer, Call, Core, RegionId};
+use super::{Answer, Call, Core, RegionId, Ticket};
 use crate::cluster::leadership;
 
+/// The longest wait for a change of a region before it is looked at again.
+const CHANGES: Duration = Duration::from_millis(50);
 /// How soon a store that was busy is tried again.
 const BUSY: Duration = Duration::from_millis(1);
 
@@ -102,6 +104,7 @@ impl Core {
         }
         for place in out.looks_again.drain(..) {
             self.on_regions(|regions, cx, out| regions.look_again(place, cx, out));
+            self.tell_watching(place);
         }
         for load in out.loads.drain(..) {
             self.load(load);
@@ -164,6 +167,34 @@ impl Core {
         }
         for batch in requeued {
             self.enqueue(batch);
+        }
+    }
+
+    /// Waits until a region comes home or learns which tables there are; a little at most, because it may
+    /// also leave this node.
+    pub(crate) async fn region_changes(self: &Rc<Self>, place: RegionId) {
+        let mut ticket = Ticket::new(self);
+        let watching = (place, ticket.number());
+        self.watching_regions.borrow_mut().push(watching);
+        if tokio::time::timeout(CHANGES, &mut ticket).await.is_err() {
+            let mut all = self.watching_regions.borrow_mut();
+            all.retain(|it| *it != watching);
+            drop(all);
+            ticket.close();
+        }
+        self.begin_batch();
+    }
+
+    /// Something has changed about a region.
+    pub(crate) fn tell_watching(&self, place: RegionId) {
+        if self.watching_regions.borrow().is_empty() {
+            return;
+        }
+        let mut all = self.watching_regions.borrow_mut();
+        let told: Vec<_> = all.extract_if(.., |(of, _)| *of == place).collect();
+        drop(all);
+        for (_, ticket) in told {
+            let _ = self.tickets().deliver(ticket, Answer::Changed);
         }
     }
 

@@ -139,6 +139,7 @@ impl Core {
         if self.shared.cluster.is_some() {
             self.end_turn();
         }
+        returned.iter().for_each(|&place| self.tell_watching(place));
         self.hear_sql();
         self.on_regions(|owned, cx, out| {
             // What waited for the region goes before the next in line, or it might wait as long as
@@ -154,6 +155,11 @@ impl Core {
 
     /// As [`Core::take_back`], on a node without a log.
     fn take_back_in_memory(self: &Rc<Self>, regions: Vec<RegionBox>) {
+        let is_watched = !self.watching_regions.borrow().is_empty();
+        let returned: Vec<Place> = match is_watched {
+            true => regions.iter().map(|region| region.id).collect(),
+            false => Vec::new(),
+        };
         let mut home = self.home.borrow_mut();
         let mut changes = false;
         for region in regions {
@@ -167,6 +173,9 @@ impl Core {
         }
         if has_line {
             self.grant_next();
+        }
+        if is_watched {
+            returned.iter().for_each(|&place| self.tell_watching(place));
         }
     }
 

@@ -92,6 +92,9 @@ pub struct Core {
     pub(crate) sending: RefCell<BTreeSet<u64>>,
     /// By place: what meta was told last (cluster).
     pub(crate) last_reports: RefCell<BTreeMap<RegionId, ReplicaReport>>,
+    /// Tasks that wait for something to change about a region: it comes home, or learns which tables
+    /// there are. Place and ticket.
+    pub(crate) watching_regions: RefCell<Vec<(RegionId, usize)>>,
     /// What SQL answered to regions that are lent.
     pub(crate) sql_answers: RefCell<Vec<crate::tables::SqlAnswer>>,
     /// Set just before a command is run whose rows of tables could not be had: why.
@@ -146,6 +149,7 @@ impl Core {
             outbox: RefCell::default(),
             sending: RefCell::default(),
             last_reports: RefCell::default(),
+            watching_regions: RefCell::default(),
             sql_answers: RefCell::default(),
             row_failure: Cell::default(),
             is_sure: Cell::default(),

@@ -150,7 +150,7 @@ impl Core {
                 // It has left this node: those in line were told.
                 First::NotNow if !self.home.borrow_mut().is_used(region) => return,
                 First::NotNow => {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    self.await_turn(region).await;
                     continue;
                 }
             };
@@ -220,7 +220,7 @@ impl Core {
         let key: Box<[u8]> = key.into();
         tokio::task::spawn_local(async move {
             loop {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                core.await_turn(region).await;
                 if core.home.borrow_mut().region_mut(region).is_some() {
                     core.begin_batch();
                     core.serve(region, db, &key);
@@ -229,6 +229,16 @@ impl Core {
                 }
             }
         });
+    }
+
+    /// A line could not be served: its region is lent and comes home, or another core is just trying to
+    /// serve its first waiter, which takes it a moment.
+    async fn await_turn(self: &Rc<Self>, region: RegionId) {
+        let is_lent = self.home.borrow_mut().region_mut(region).is_none();
+        match is_lent {
+            true => self.region_changes(region).await,
+            false => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
     }
 
     /// Takes the first live waiter out of a key's line, claimed.

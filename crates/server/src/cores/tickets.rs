@@ -29,6 +29,8 @@ pub enum Answer {
     Fetched(Box<(LoadRequest, Result<Loaded, RowError>)>),
     /// Rows are in the block cache.
     Warmed,
+    /// Something has changed about a region: look again.
+    Changed,
     /// Whether entries of held regions are on disk.
     Logged(bool),
     /// Whether a region may be read now; false: look again (cluster).

@@ -1,7 +1,6 @@
 //! Questions to the leader of a region about its rows, from any core of its node.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use base::Refusal;
 use base::slot::slot_of;
@@ -13,8 +12,6 @@ use table::scan::Overlay;
 use table::{RowId, Rows};
 
 use crate::cores::{Answer, Core, CoreId, Message, RegionId, Ticket};
-
-const LENT: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone)]
 pub enum Ask {
@@ -165,7 +162,7 @@ impl Core {
                         None => self.unserved_region(region),
                     });
                 }
-                Now::Lent => tokio::time::sleep(LENT).await,
+                Now::Lent => self.region_changes(region).await,
             }
             self.begin_batch();
         }

@@ -1,7 +1,6 @@
 //! Waiting until SQL rows are cached, for commands that read them and for those on held regions.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use base::slot::slot_of;
 use base::{DbIndex, Refusal};
@@ -16,8 +15,6 @@ use crate::cores::{Answer, Call, Core, Held, RegionId, Ticket};
 
 /// How long a row may take to come from SQL.
 const LOAD_MS: u64 = 5_000;
-/// A region that is lent is asked again.
-const LENT: Duration = Duration::from_millis(1);
 
 impl Core {
     /// Waits until rows of a region of this core are cached; those that cannot be had, and why.
@@ -30,8 +27,7 @@ impl Core {
         let mut failed = Vec::new();
         let mut waiting: Vec<(RowId, Ticket)> = Vec::new();
         while !self.want_rows(region, &rows, &mut waiting, &mut failed) {
-            tokio::time::sleep(LENT).await;
-            self.begin_batch();
+            self.region_changes(region).await;
         }
         self.tend(region);
         for (id, ticket) in waiting {
@@ -112,8 +108,7 @@ impl Core {
             if !is_behind || !is_used || self.is_stopping() {
                 return;
             }
-            tokio::time::sleep(LENT).await;
-            self.begin_batch();
+            self.region_changes(region).await;
         }
     }
 
