@@ -255,13 +255,14 @@ impl OwnedRegions {
             let mut replies =
                 std::mem::replace(&mut batch.replies, Reply::new(resp::Protocol::Resp2));
             let args = batch.commands.args(at);
+            let tried = std::mem::take(again);
             let access = Access {
                 row,
                 db,
                 args: &args,
                 now_ms: cx.now_ms,
                 tuning: cx.tuning,
-                again: std::mem::take(again),
+                again: tried,
                 clock_ms: cx.is_cluster.then_some(cx.clock_ms),
                 is_confirmed: *is_confirmed,
                 catalogue_version: cx.catalogue.version,
@@ -284,7 +285,12 @@ impl OwnedRegions {
                         batch.replies.refusal(&refusal);
                     }
                 }
-                Err(why) => return Err(why),
+                Err(why) => {
+                    if let Absent::Unconfirmed(_) = why {
+                        *again = tried; // for when the barrier is passed
+                    }
+                    return Err(why);
+                }
             }
             batch.ends.push(batch.replies.len());
             if region.space.has_met_due() {

@@ -61,7 +61,14 @@ impl Core {
                     }
                     return Ok(Ran::Refused);
                 }
-                Err(absent) => return Err(absent),
+                Err(absent) => {
+                    if let Absent::Unconfirmed(_) = absent {
+                        // For when the barrier is passed.
+                        self.row_failure.set(row_failure);
+                        self.again.set(access.again);
+                    }
+                    return Err(absent);
+                }
             };
             let mut met = Vec::new();
             if region.space.has_met_due() {
