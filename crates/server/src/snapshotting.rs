@@ -26,7 +26,7 @@ use keyspace::rows::RowSource;
 use keyspace::{Keyspace, ValueRef};
 use tokio::sync::oneshot;
 
-use crate::cores::{Core, Held, Message, RegionId};
+use crate::cores::{Core, Held, Message, Place};
 use crate::saving::{self, Part, Plan, SaveError};
 use crate::settings::Settings;
 use crate::shared::now_ms;
@@ -258,7 +258,7 @@ pub async fn save(core: &Rc<Core>) -> Result<Outcome, InProgress> {
     }
 }
 
-fn all_regions(shared: &Shared) -> Vec<RegionId> {
+fn all_regions(shared: &Shared) -> Vec<Place> {
     (0..shared.map.regions()).collect()
 }
 

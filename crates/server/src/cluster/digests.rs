@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::cluster::RegionId as WideId;
+use base::cluster::RegionId;
 use bytes::Bytes;
 use node::DigestRequest;
 use prost::Message;
@@ -60,10 +60,10 @@ struct Question {
 
 /// Digests this node has made lately, by (region, id).
 #[derive(Default)]
-pub struct Made(Mutex<HashMap<(WideId, u64), Digest>>);
+pub struct Made(Mutex<HashMap<(RegionId, u64), Digest>>);
 
 impl Made {
-    fn put(&self, region: WideId, id: u64, digest: Digest) {
+    fn put(&self, region: RegionId, id: u64, digest: Digest) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST {
             all.clear();
@@ -71,7 +71,7 @@ impl Made {
         all.insert((region, id), digest);
     }
 
-    fn get(&self, region: WideId, id: u64) -> Option<Digest> {
+    fn get(&self, region: RegionId, id: u64) -> Option<Digest> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&(region, id)).cloned()
     }
@@ -88,7 +88,7 @@ pub fn take_digest(core: &Core, request: DigestRequest) {
         index,
         moment,
     } = request;
-    let mut home = core.home.borrow_mut();
+    let mut home = core.regions.borrow_mut();
     let member = home.member_mut(place);
     let Some(peers) = member.and_then(|member| member.peers.as_deref()) else {
         return;

@@ -47,12 +47,12 @@ pub use ::node::{Newcomers, PATIENCE_MS, Peers, Serving, Unserved, lead, report_
 pub use chair::{Minutes, Motion};
 pub(crate) use digests::take_digest;
 pub use peers::Outbox;
-pub use redirect::{Astray, Leads, astray, no_leader};
+pub use redirect::{Leads, NotRun, no_leader, not_run};
 pub use regions::{Table, Task};
 pub use start::{is_cluster_data, start_cluster};
 pub use tables::change_tables;
 
-use crate::cores::{Places, RegionId};
+use crate::cores::{Place, Places};
 use chair::Word;
 use heartbeats::Nudge;
 use snapshots::Received;
@@ -82,7 +82,7 @@ pub struct Cluster {
     chair_report: Mutex<Option<ReplicaReport>>,
     nudge: Nudge,
     /// Places whose replica led and does not know who does now.
-    lost: Mutex<BTreeSet<RegionId>>,
+    lost: Mutex<BTreeSet<Place>>,
     tick_ms: u64,
     /// Meta has said since the start which tables there are.
     heard_tables: AtomicBool,
@@ -144,7 +144,7 @@ impl Cluster {
     }
 
     /// A replica here has lost its region, or knows who leads it now.
-    pub(crate) fn set_lost(&self, place: RegionId, is_lost: bool) {
+    pub(crate) fn set_lost(&self, place: Place, is_lost: bool) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         match is_lost {
             true => lost.insert(place),

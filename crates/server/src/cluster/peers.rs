@@ -9,7 +9,7 @@ use meta::wire::{Order, ReplicaReport};
 use node::{Barrier, PATIENCE_MS, Unserved, Waiter, report_of};
 use replica::{Message as RaftMessage, encode_message};
 
-use crate::cores::{Answer, Core, RegionId, Ticket};
+use crate::cores::{Answer, Core, Place, Ticket};
 
 /// Messages for one node, gathered during a turn.
 #[derive(Default)]
@@ -96,9 +96,9 @@ impl Core {
     }
 
     /// Waits until a region of this core may be read. `anywhere`: also where it is not led.
-    pub(crate) async fn sure(
+    pub(crate) async fn pass_read_barrier(
         self: &Rc<Self>,
-        place: RegionId,
+        place: Place,
         anywhere: bool,
     ) -> Result<(), Unserved> {
         let until = Instant::now() + Duration::from_millis(PATIENCE_MS);
@@ -118,7 +118,7 @@ impl Core {
             }
             self.end_turn();
             match tokio::time::timeout_at(until.into(), ticket).await {
-                Ok(Answer::Sure(true)) => return Ok(()),
+                Ok(Answer::MayRead(true)) => return Ok(()),
                 Ok(_) => {}
                 Err(_) => return Err(Unserved::Down),
             }
@@ -128,7 +128,7 @@ impl Core {
     /// Carries out an order to the leader of a region.
     pub(super) fn on_lead_order(
         self: &Rc<Self>,
-        place: RegionId,
+        place: Place,
         order: &Order,
     ) -> Result<(), String> {
         let done = self.on_regions(|regions, cx, out| regions.on_lead_order(place, order, cx, out));
@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// The leader asks all replicas for a digest, by its log.
-    pub(super) fn on_digest_asked(self: &Rc<Self>, place: RegionId, id: u64) -> bool {
+    pub(super) fn on_digest_asked(self: &Rc<Self>, place: Place, id: u64) -> bool {
         let asked = self.on_regions(|regions, cx, out| regions.ask_digest(place, id, cx, out));
         self.end_turn();
         asked
@@ -146,8 +146,8 @@ impl Core {
     /// How the replicas of this core stand.
     pub(super) fn report(&self) -> Vec<ReplicaReport> {
         let mut last = self.last_reports.borrow_mut();
-        let mut home = self.home.borrow_mut();
-        let places: Vec<RegionId> = home.places().collect();
+        let mut home = self.regions.borrow_mut();
+        let places: Vec<Place> = home.places().collect();
         for place in places {
             let report = home.region_mut(place).and_then(|region| report_of(region));
             if let Some(report) = report {

@@ -2,7 +2,7 @@
 //!
 //! A session's core looks at the slot and sends what has no replica here away at once. Whether this
 //! node leads is known at the region's own core; it redirects from there. While a leader is being
-//! chosen the word is TRYAGAIN, which the session keeps to itself and tries again ([`astray`]). Any
+//! chosen the word is TRYAGAIN, which the session keeps to itself and tries again ([`not_run`]). Any
 //! other TRYAGAIN (a cache of tables that is full, say) is for the client.
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use node::{CHANGING, Unserved};
 use resp::Args;
 
 use super::Cluster;
-use crate::cores::{BatchBox, Core, NOWHERE, RegionId};
+use crate::cores::{BatchBox, Core, NOWHERE, Place};
 
 impl Cluster {
     /// The slot of a command's keys; none, if it names no key.
@@ -145,9 +145,9 @@ pub fn no_leader() -> Refusal {
 
 /// What a reply says about where its command has to go. Nothing has happened if it says anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Astray<'a> {
+pub enum NotRun<'a> {
     /// Nobody leads: try again in a moment.
-    Unsettled,
+    LeaderChanging,
     /// What it needs is on its way here: try again in a moment. The client reads this reply if it does not come.
     Unready,
     /// This address leads.
@@ -156,16 +156,16 @@ pub enum Astray<'a> {
 
 /// Looks at an encoded reply.
 #[inline]
-pub fn astray(reply: &[u8]) -> Option<Astray<'_>> {
+pub fn not_run(reply: &[u8]) -> Option<NotRun<'_>> {
     match reply {
         [b'-', b'T', ..] => {
             let text = reply.strip_prefix(b"-")?.strip_suffix(b"\r\n")?;
             match text {
                 _ if text == CHOOSING.as_bytes() || text == CHANGING.as_bytes() => {
-                    Some(Astray::Unsettled)
+                    Some(NotRun::LeaderChanging)
                 }
                 _ if text == NOT_LOADED.as_bytes() || text == SCHEMA_BEHIND.as_bytes() => {
-                    Some(Astray::Unready)
+                    Some(NotRun::Unready)
                 }
                 _ => None,
             }
@@ -176,7 +176,7 @@ pub fn astray(reply: &[u8]) -> Option<Astray<'_>> {
                 .split(|&b| b == b'\r')
                 .next()?;
             let (_, address) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-            Some(Astray::Moved(address))
+            Some(NotRun::Moved(address))
         }
         _ => None,
     }
@@ -193,7 +193,7 @@ impl Core {
             return no_leader();
         }
         let place = cluster.places.of_slot(slot);
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let member = home.region_mut(place).and_then(|r| r.member.as_deref());
         let leader = member.and_then(|member| {
             let node = member.peers.as_ref()?.node_of(member.replica.leader()?)?;
@@ -211,7 +211,7 @@ impl Core {
     }
 
     /// As [`Core::unserved`], of any slot of a region that is led elsewhere.
-    pub(crate) fn unserved_region(&self, place: RegionId) -> Refusal {
+    pub(crate) fn unserved_region(&self, place: Place) -> Refusal {
         let mut slots = 0..base::SLOT_COUNT;
         let slot = slots.find(|&slot| self.shared.map.region_of_slot(slot) == place);
         self.unserved(slot.unwrap_or_default(), Unserved::Elsewhere)
@@ -253,11 +253,11 @@ mod tests {
 
     #[test]
     fn only_what_a_moment_cures_is_kept_from_the_client() {
-        let is = |text: &str, expected| assert_eq!(astray(&encoded(text)), expected, "{text}");
-        is(unsettled().text(), Some(Astray::Unsettled));
-        is(node::try_again().text(), Some(Astray::Unsettled));
-        is(NOT_LOADED, Some(Astray::Unready));
-        is("MOVED 7 1.2.3.4:5", Some(Astray::Moved("1.2.3.4:5")));
+        let is = |text: &str, expected| assert_eq!(not_run(&encoded(text)), expected, "{text}");
+        is(unsettled().text(), Some(NotRun::LeaderChanging));
+        is(node::try_again().text(), Some(NotRun::LeaderChanging));
+        is(NOT_LOADED, Some(NotRun::Unready));
+        is("MOVED 7 1.2.3.4:5", Some(NotRun::Moved("1.2.3.4:5")));
         is(no_leader().text(), None);
         is("TRYAGAIN the cache of tables is full", None);
         is("TRYAGAIN table 'a' is closed", None);

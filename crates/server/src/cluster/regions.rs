@@ -12,14 +12,14 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base::cluster::RegionId as WideId;
+use base::cluster::RegionId;
 use keyspace::rows::{Changes, Family, State, Tier, layout};
 use node::{Open, Pace, Progress};
 
 use super::seats::{self, ReplicaRecord};
 use super::snapshots::Done;
 use super::{Cluster, clock_ms};
-use crate::cores::{Core, Message, NOWHERE, Region, RegionBox, RegionId};
+use crate::cores::{Core, Message, NOWHERE, Place, Region, RegionBox};
 use crate::durable::{Stores, forget_log, has_log};
 
 /// A node has room for so many replicas.
@@ -27,21 +27,21 @@ pub const MOST_PLACES: usize = 8192;
 
 /// Which region is at which place.
 #[derive(Default)]
-pub struct Table(RwLock<HashMap<WideId, RegionId>>);
+pub struct Table(RwLock<HashMap<RegionId, Place>>);
 
 impl Table {
-    pub fn place_of(&self, region: WideId) -> Option<RegionId> {
+    pub fn place_of(&self, region: RegionId) -> Option<Place> {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         table.get(&region).copied()
     }
 
     /// The lowest free place; the one it has, if it has one.
-    pub fn take(&self, region: WideId) -> Option<RegionId> {
+    pub fn take(&self, region: RegionId) -> Option<Place> {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(&place) = table.get(&region) {
             return Some(place);
         }
-        let mut used: Vec<RegionId> = table.values().copied().collect();
+        let mut used: Vec<Place> = table.values().copied().collect();
         used.sort_unstable();
         let place = (0..)
             .zip(&used)
@@ -53,12 +53,12 @@ impl Table {
         })
     }
 
-    pub fn free(&self, region: WideId) {
+    pub fn free(&self, region: RegionId) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         table.remove(&region);
     }
 
-    pub fn all(&self) -> Vec<(WideId, RegionId)> {
+    pub fn all(&self) -> Vec<(RegionId, Place)> {
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         table
             .iter()
@@ -112,7 +112,7 @@ fn clear(stores: &Stores, seat: &ReplicaRecord) -> Result<(), String> {
 pub fn open(
     stores: &Stores,
     seat: &ReplicaRecord,
-    place: RegionId,
+    place: Place,
     progress: &Arc<Progress>,
     pace: Pace,
     seed: u64,
@@ -134,7 +134,7 @@ pub fn open(
 
 impl Cluster {
     /// The slots of a replica lead to its place from now on.
-    pub fn lead_slots(&self, seat: &ReplicaRecord, place: RegionId) {
+    pub fn lead_slots(&self, seat: &ReplicaRecord, place: Place) {
         if seat.descriptor.member(seat.replica).is_none() {
             return; // no member yet: others have to answer
         }
@@ -145,7 +145,7 @@ impl Cluster {
     }
 
     /// The slots of a place lead nowhere.
-    pub fn drop_slots(&self, seat: &ReplicaRecord, place: RegionId) {
+    pub fn drop_slots(&self, seat: &ReplicaRecord, place: Place) {
         for segment in &seat.descriptor.segments {
             for slot in segment.slots() {
                 if self.places.of_slot(slot) == place {
@@ -163,7 +163,7 @@ impl Core {
         if let (Some(cluster), Some(seat)) = (&self.shared.cluster, seat_of(&region)) {
             cluster.lead_slots(seat, id);
         }
-        self.home.borrow_mut().add(region);
+        self.regions.borrow_mut().add(region);
         self.drive(id);
         self.end_turn();
     }
@@ -172,7 +172,7 @@ impl Core {
     /// brings them here): ask again; and if the order was made before the replica became a member.
     pub(crate) fn on_remove(
         self: &Rc<Self>,
-        id: RegionId,
+        id: Place,
         order: &meta::wire::Order,
         done: &Sender<bool>,
     ) {
@@ -186,7 +186,7 @@ impl Core {
                 let _ = done.send(true);
             }
             None => {
-                let _ = done.send(!self.home.borrow_mut().is_used(id));
+                let _ = done.send(!self.regions.borrow_mut().is_used(id));
             }
         }
     }
@@ -201,13 +201,13 @@ fn seat_of(region: &Region) -> Option<&ReplicaRecord> {
 pub enum Task {
     Add(RegionBox),
     Remove {
-        place: RegionId,
+        place: Place,
         order: Box<meta::wire::Order>,
         done: Sender<bool>,
     },
     /// To the leader.
     Lead {
-        place: RegionId,
+        place: Place,
         order: Box<meta::wire::Order>,
         failed: Sender<String>,
     },
@@ -216,13 +216,13 @@ pub enum Task {
     },
     /// To the leader: ask all replicas of the region.
     Digest {
-        place: RegionId,
+        place: Place,
         id: u64,
         done: Sender<bool>,
     },
     /// A thread has done what a region wanted.
     Snapshot {
-        place: RegionId,
+        place: Place,
         done: Done,
     },
     /// A node is gone: quiet followers of its leaders wake up.
@@ -254,7 +254,7 @@ impl Core {
             }
             Task::Snapshot { place, done } => self.on_snapshot_done(place, done),
             Task::NodeDown(node) => self.on_node_down(node),
-            Task::NodeBroken(node) => self.home.borrow_mut().on_node_broken(node),
+            Task::NodeBroken(node) => self.regions.borrow_mut().on_node_broken(node),
         }
     }
 }
@@ -327,7 +327,7 @@ mod tests {
             StoreStats::default()
         }
 
-        fn create_regions(&self, regions: &[(WideId, State)]) -> Result<(), RegionError> {
+        fn create_regions(&self, regions: &[(RegionId, State)]) -> Result<(), RegionError> {
             for (region, state) in regions {
                 let (mut is_there, key) = (false, layout::state_key(*region));
                 let _ = self.get(Family::Info, &key, Tier::All, &mut |_| is_there = true);
@@ -338,7 +338,7 @@ mod tests {
             Ok(())
         }
 
-        fn remove_region(&self, region: WideId, _: &[Segment]) -> Result<(), RegionError> {
+        fn remove_region(&self, region: RegionId, _: &[Segment]) -> Result<(), RegionError> {
             let mut changes = Changes::new();
             changes.delete(Family::Info, &layout::state_key(region));
             self.write(&[&changes]).expect("a map");
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    fn put_state(rows: &Rows, region: WideId, state: &State) {
+    fn put_state(rows: &Rows, region: RegionId, state: &State) {
         let (mut value, mut changes) = (Vec::new(), Changes::new());
         state.push(&mut value);
         changes.put(Family::Info, &layout::state_key(region), &value);

@@ -35,7 +35,7 @@ use transport::{Accept, IncomingOffer, OutgoingSnapshot, SnapshotFile};
 
 use super::Task;
 use crate::Shared;
-use crate::cores::{Core, RegionId};
+use crate::cores::{Core, Place};
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -88,14 +88,14 @@ pub enum Done {
 
 impl Core {
     /// A member needs what the log has forgotten.
-    pub(crate) fn on_snapshot_wanted(self: &Rc<Self>, place: RegionId, to: ReplicaId) {
+    pub(crate) fn on_snapshot_wanted(self: &Rc<Self>, place: Place, to: ReplicaId) {
         let (Some(durable), Some(cluster)) = (&self.shared.durable, &self.shared.cluster) else {
             return;
         };
         if self.sending.borrow().contains(&to) {
             return; // it is told of when it is there, or not to be had
         }
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let Some(region) = home.region_mut(place) else {
             return;
         };
@@ -151,7 +151,7 @@ impl Core {
             });
         if spawned.is_err() {
             self.sending.borrow_mut().remove(&to);
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             if let Some(member) = home.region_mut(place).and_then(|r| r.member.as_deref_mut()) {
                 member.replica.report_snapshot(to, false);
             }
@@ -180,12 +180,12 @@ impl Core {
     }
 
     /// The region's state is replaced by a snapshot: a thread installs it.
-    pub(crate) fn begin_install(self: &Rc<Self>, place: RegionId, head: SnapshotHead) {
+    pub(crate) fn begin_install(self: &Rc<Self>, place: Place, head: SnapshotHead) {
         let Some(durable) = &self.shared.durable else {
             return;
         };
         let (id, folder) = {
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let member = home.member_mut(place);
             let Some(peers) = member.and_then(|member| member.peers.as_deref_mut()) else {
                 return;
@@ -225,8 +225,8 @@ impl Core {
         }
     }
 
-    pub(super) fn on_snapshot_done(self: &Rc<Self>, place: RegionId, done: Done) {
-        let mut home = self.home.borrow_mut();
+    pub(super) fn on_snapshot_done(self: &Rc<Self>, place: Place, done: Done) {
+        let mut home = self.regions.borrow_mut();
         let Some(region) = home.region_mut(place) else {
             if home.is_used(place) {
                 // It is lent for a moment.

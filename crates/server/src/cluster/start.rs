@@ -25,7 +25,7 @@ use super::regions::{self, MOST_PLACES, Task};
 use super::seats::{self, Identity};
 use super::snapshots;
 use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
-use crate::cores::{Home, Map, Message, Places, Region, Server, StartError, serve};
+use crate::cores::{Map, Message, OwnedRegions, Places, Region, Server, StartError, serve};
 use crate::durable::{Checkpoints, Durable, Stores, region_count_of};
 use crate::http::Door;
 use crate::settings::Settings;
@@ -115,7 +115,7 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
     let homes = homes
         .into_iter()
         .enumerate()
-        .map(|(core, regions)| Home::of(&map, core, regions))
+        .map(|(core, regions)| OwnedRegions::of(&map, core, regions))
         .collect();
     let join = settings.cluster.join.clone();
     // By start and token meta knows this process again: it has registered, or will as the founder.

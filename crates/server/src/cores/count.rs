@@ -10,7 +10,7 @@ use keyspace::Keyspace;
 
 use table::leader::Numbers;
 
-use super::{Core, Region, RegionId};
+use super::{Core, Place, Region};
 use crate::stats::{RegionStats, TableGauges};
 use crate::tables::status;
 
@@ -25,7 +25,7 @@ pub struct Seen {
 }
 
 /// By place.
-pub type Noted = BTreeMap<RegionId, Seen>;
+pub type Noted = BTreeMap<Place, Seen>;
 
 impl Seen {
     fn of(space: &Keyspace, leads: bool, is_quiet: bool) -> Seen {
@@ -66,7 +66,7 @@ impl Core {
     pub(super) fn count_regions(&self) {
         let mut noted = self.noted.borrow_mut();
         let stats = &self.stats().regions;
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         noted.retain(|place, _| home.is_used(*place));
         for region in home.present() {
             let member = region.member.as_ref();

@@ -18,7 +18,7 @@ use replica::{Ready, Replica, SnapshotHead};
 use resp::Args;
 use table::leader::End;
 
-use super::{Answer, Call, Core, RegionId, Ticket};
+use super::{Answer, Call, Core, Place, Ticket};
 use crate::cluster::leadership;
 
 /// The longest wait for a change of a region before it is looked at again.
@@ -59,7 +59,7 @@ impl Core {
             catalogue: &catalogue,
             host: self,
         };
-        let mut regions = self.home.borrow_mut();
+        let mut regions = self.regions.borrow_mut();
         handle(&mut regions, &context, &mut self.effects.borrow_mut())
     }
 
@@ -99,7 +99,7 @@ impl Core {
                 true => self.on_regions(|regions, cx, out| {
                     regions.resume_read(ticket, may_read, cx, out);
                 }),
-                false => drop(self.tickets().deliver(ticket, Answer::Sure(may_read))),
+                false => drop(self.tickets().deliver(ticket, Answer::MayRead(may_read))),
             }
         }
         for place in out.looks_again.drain(..) {
@@ -158,7 +158,7 @@ impl Core {
         }
         if wakes {
             self.wake_composer();
-        } else if self.home.borrow().outgoing.is_flush_asked {
+        } else if self.regions.borrow().outgoing.is_flush_asked {
             self.wake_composer_to_flush();
         }
         if !applied.is_empty() {
@@ -172,7 +172,7 @@ impl Core {
 
     /// Waits until a region comes home or learns which tables there are; a little at most, because it may
     /// also leave this node.
-    pub(crate) async fn region_changes(self: &Rc<Self>, place: RegionId) {
+    pub(crate) async fn region_changes(self: &Rc<Self>, place: Place) {
         let mut ticket = Ticket::new(self);
         let watching = (place, ticket.number());
         self.watching_regions.borrow_mut().push(watching);
@@ -186,7 +186,7 @@ impl Core {
     }
 
     /// Something has changed about a region.
-    pub(crate) fn tell_watching(&self, place: RegionId) {
+    pub(crate) fn tell_watching(&self, place: Place) {
         if self.watching_regions.borrow().is_empty() {
             return;
         }
@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// Applying may go on.
-    pub(crate) fn resume(self: &Rc<Self>, place: RegionId) {
+    pub(crate) fn resume(self: &Rc<Self>, place: Place) {
         self.begin_batch();
         self.on_regions(|regions, cx, out| regions.resume(place, cx, out));
     }
@@ -246,7 +246,7 @@ impl Core {
     }
 
     /// Passes on what a region's replica has to say, and applies what is committed.
-    pub(crate) fn drive(self: &Rc<Self>, place: RegionId) {
+    pub(crate) fn drive(self: &Rc<Self>, place: Place) {
         self.on_regions(|regions, cx, out| regions.drive(place, cx, out));
     }
 
@@ -256,19 +256,19 @@ impl Core {
     }
 
     /// The log failed: nothing of a region that is on its way will be acknowledged.
-    pub(crate) fn fail_region(self: &Rc<Self>, place: RegionId) {
+    pub(crate) fn fail_region(self: &Rc<Self>, place: Place) {
         self.on_regions(|regions, cx, out| regions.fail_region(place, cx, out));
     }
 
     /// Proposes the removal of keys whose time has come.
-    pub(crate) fn propose_due(self: &Rc<Self>, place: RegionId, due: &[DueKey]) {
+    pub(crate) fn propose_due(self: &Rc<Self>, place: Place, due: &[DueKey]) {
         if !due.is_empty() {
             self.on_regions(|regions, cx, out| regions.propose_due(place, due, cx, out));
         }
     }
 
     /// Looks after the SQL rows of a region.
-    pub(crate) fn tend(self: &Rc<Self>, place: RegionId) {
+    pub(crate) fn tend(self: &Rc<Self>, place: Place) {
         if self.shared.catalogue_version() == 0 && self.shared.cluster.is_none() {
             return;
         }
@@ -344,7 +344,7 @@ impl Host for Core {
         self.stats().unfit_messages.add(1);
     }
 
-    fn on_ready(&self, place: RegionId, replica: &Replica, peers: &Peers, ready: &Ready) {
+    fn on_ready(&self, place: Place, replica: &Replica, peers: &Peers, ready: &Ready) {
         let Some(cluster) = &self.shared.cluster else {
             return;
         };
@@ -364,7 +364,7 @@ impl Host for Core {
         }
     }
 
-    fn on_members(&self, place: RegionId, _index: u64, record: &ReplicaRecord) {
+    fn on_members(&self, place: Place, _index: u64, record: &ReplicaRecord) {
         if let Some(cluster) = &self.shared.cluster {
             cluster.lead_slots(record, place);
             cluster.nudge();

@@ -15,7 +15,7 @@ use keyspace::EvictionPolicy;
 
 use super::mailbox::Message;
 use super::run::Call;
-use super::{Core, RegionId};
+use super::{Core, Place};
 use crate::memory::{live_memory, publish, used_memory};
 use crate::reaper;
 
@@ -185,7 +185,7 @@ impl Core {
 
     /// What waits here to be freed is no data any more, and does not count once the reaper has it.
     fn hand_over_garbage(&self) {
-        for region in self.home.borrow_mut().present() {
+        for region in self.regions.borrow_mut().present() {
             if region.space.has_garbage() {
                 reaper::send(region.space.take_garbage());
             }
@@ -199,9 +199,9 @@ impl Core {
         let mut evicted = 0;
         let mut lent = false;
         {
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let start = self.next_seed() as usize;
-            let places: Vec<RegionId> = home.places().collect();
+            let places: Vec<Place> = home.places().collect();
             let count = places.len();
             let mut empty = 0;
             let mut at = start;

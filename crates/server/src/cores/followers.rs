@@ -9,12 +9,12 @@ use node::OwnedRegions;
 
 use super::mailbox::Message;
 use super::tickets::{Answer, Ticket};
-use super::{Core, RegionId};
+use super::{Core, Place};
 
 /// What is asked about a region, and the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Followers {
-    pub region: RegionId,
+    pub region: Place,
     /// The index that counts; 0 asks for the one that covers all that was acknowledged by now, which the answer names.
     pub index: u64,
     pub standing: FollowersStanding,
@@ -31,7 +31,7 @@ pub enum FollowersStanding {
 }
 
 impl Followers {
-    pub fn of(region: RegionId) -> Followers {
+    pub fn of(region: Place) -> Followers {
         Followers {
             region,
             index: 0,
@@ -102,7 +102,7 @@ impl Core {
     }
 
     pub(super) fn followers_here(&self, mut asked: Vec<Followers>) -> Vec<Followers> {
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         asked.iter_mut().for_each(|it| it.fill(&mut home));
         asked
     }

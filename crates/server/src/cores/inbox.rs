@@ -113,7 +113,7 @@ impl Core {
                 let _ = self.tickets.deliver(ticket, Answer::Followers(told));
             }
             Message::Keep(batch) => self.on_effect_batch(*batch),
-            Message::Kept { ticket, fate } => {
+            Message::Settled { ticket, fate } => {
                 let _ = self.tickets.deliver(ticket, Answer::Kept(fate));
             }
             Message::Served { ticket, reply } => {
@@ -130,7 +130,7 @@ impl Core {
             } => {
                 self.shared.mailboxes[self.id].on_log();
                 if is_ours {
-                    self.home.borrow_mut().outgoing.note_written();
+                    self.regions.borrow_mut().outgoing.note_written();
                 }
                 self.unheard.set(self.unheard.get() + 1);
                 match ticket {
@@ -162,7 +162,7 @@ impl Core {
                 region,
                 index,
                 keep_bytes,
-            } => self.home.borrow_mut().on_cut(region, index, keep_bytes),
+            } => self.regions.borrow_mut().on_cut(region, index, keep_bytes),
             Message::Evict => self.evict_for_others(),
             Message::Walk(walk) => self.on_walk(*walk),
             Message::Session { socket, for_whom } => {

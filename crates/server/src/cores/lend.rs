@@ -44,7 +44,10 @@ impl Core {
 
     async fn borrow_from(self: &Rc<Self>, owner: CoreId, regions: Vec<Place>) -> Vec<RegionBox> {
         let ticket = if owner == self.id {
-            let taken = self.home.borrow_mut().borrow_now(&regions, self.lease_ms());
+            let taken = self
+                .regions
+                .borrow_mut()
+                .borrow_now(&regions, self.lease_ms());
             if let Some(taken) = taken {
                 return taken;
             }
@@ -77,7 +80,7 @@ impl Core {
         if regions.iter().any(|&id| map.core_of(id) != self.id) {
             return None;
         }
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let mut regions = home.borrow_for_a_moment(regions, self.lease_ms())?;
         drop(home);
         regions.iter_mut().for_each(|region| begin_entry(region));
@@ -88,7 +91,10 @@ impl Core {
     }
 
     pub(super) fn on_lend(self: &Rc<Self>, from: CoreId, ticket: usize, regions: Vec<Place>) {
-        let granted = self.home.borrow_mut().borrow_now(&regions, self.lease_ms());
+        let granted = self
+            .regions
+            .borrow_mut()
+            .borrow_now(&regions, self.lease_ms());
         match granted {
             Some(regions) => self.send(
                 from,
@@ -160,7 +166,7 @@ impl Core {
             true => regions.iter().map(|region| region.id).collect(),
             false => Vec::new(),
         };
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let mut changes = false;
         for region in regions {
             changes |= region.space.has_effects();

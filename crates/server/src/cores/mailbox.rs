@@ -32,7 +32,7 @@ use node::{Batch, EffectBatch, Fate, RegionBox};
 
 use super::followers::Followers;
 use super::tally::{Counted, Tally};
-use super::{CoreId, RegionId};
+use super::{CoreId, Place};
 use crate::cluster::Task;
 use crate::snapshotting::Walk;
 
@@ -47,7 +47,7 @@ pub enum Message {
     Lend {
         from: CoreId,
         ticket: usize,
-        regions: Vec<RegionId>,
+        regions: Vec<Place>,
     },
     /// `owner` lends what `ticket` asked for.
     Lent {
@@ -62,7 +62,7 @@ pub enum Message {
     Tally {
         from: CoreId,
         ticket: usize,
-        regions: Vec<RegionId>,
+        regions: Vec<Place>,
         tally: Tally,
     },
     Counted {
@@ -90,9 +90,9 @@ pub enum Message {
     Unserved {
         ticket: usize,
     },
-    /// A region comes home with changes to be kept (on a cluster node); answered by `Kept`.
+    /// A region comes home with changes to be kept (on a cluster node); answered by `Settled`.
     Keep(Box<EffectBatch>),
-    Kept {
+    Settled {
         ticket: usize,
         fate: Fate,
     },
@@ -103,7 +103,7 @@ pub enum Message {
     /// The log writer has these (region, number) on disk, or never will. With a ticket they are of a
     /// task of this core that holds the regions.
     Logged {
-        numbers: Vec<(RegionId, u64)>,
+        numbers: Vec<(Place, u64)>,
         ticket: Option<usize>,
         /// Entries that this core proposed were among them ([`node::outgoing`]).
         is_ours: bool,
@@ -120,13 +120,13 @@ pub enum Message {
     },
     /// Entries of a region's log that were not in memory.
     Entries {
-        region: RegionId,
+        region: Place,
         entries: Result<Vec<replica::Entry>, String>,
     },
     /// Messages of peers for regions of this core.
     Raft {
         from: u64,
-        messages: Vec<(RegionId, Bytes)>,
+        messages: Vec<(Place, Bytes)>,
     },
     /// Of the node's own thread (cluster).
     Task(Box<Task>),
@@ -140,7 +140,7 @@ pub enum Message {
     },
     /// What the log of a region has up to `index` is in the store, on disk. So many bytes may be kept for peers that lag.
     Cut {
-        region: RegionId,
+        region: Place,
         index: u64,
         keep_bytes: u64,
     },

@@ -48,9 +48,9 @@ pub use followers::{Followers, FollowersStanding};
 pub use lend::Held;
 pub use mailbox::{CREDITS, Mailbox, Message};
 pub use node::{
-    Absent, Again, Batch, BatchBox, Claim, Cold, CommandList as Kept, CoreId, MOST_REGIONS, Map,
-    NOWHERE, OwnedRegions as Home, Place as RegionId, Places, REGIONS_PER_CORE, Ran, Region,
-    RegionBox, Route, Waiter, WatchFlag, only_key, route,
+    Absent, Again, Batch, BatchBox, Claim, Cold, CommandList, CoreId, MOST_REGIONS, Map, NOWHERE,
+    OwnedRegions, Place, Places, REGIONS_PER_CORE, Ran, Region, RegionBox, Route, Waiter,
+    WatchFlag, only_key, route,
 };
 pub(crate) use prefetch::{AHEAD_KEYS, Coming};
 pub use run::{Call, call_function};
@@ -75,7 +75,7 @@ const BUFFER_BYTES_KEPT: usize = 64 * 1024;
 pub struct Core {
     pub id: CoreId,
     pub shared: Arc<Shared>,
-    pub(crate) home: RefCell<Home>,
+    pub(crate) regions: RefCell<OwnedRegions>,
     /// Ends the turns of a durable node; see `durable::compose`.
     pub(crate) composer: RefCell<Option<Waker>>,
     /// Words of the log writer that it does not know to be heard; see `durable::writer`.
@@ -84,23 +84,23 @@ pub struct Core {
     pub(crate) compose_asked: Cell<bool>,
     /// What the regions have asked for; see `effects`.
     pub(crate) effects: RefCell<Effects>,
-    /// Commands on held regions of a durable node; see `durable::together`.
-    pub(crate) wide: crate::durable::Line,
+    /// Commands on held regions of a durable node; see `durable::effect_groups`.
+    pub(crate) effect_queue: crate::durable::EffectQueue,
     /// Messages for peers, gathered until the end of a turn (cluster).
     pub(crate) outbox: RefCell<Outbox>,
     /// Replicas elsewhere to which a snapshot is on its way (cluster).
     pub(crate) sending: RefCell<BTreeSet<u64>>,
     /// By place: what meta was told last (cluster).
-    pub(crate) last_reports: RefCell<BTreeMap<RegionId, ReplicaReport>>,
+    pub(crate) last_reports: RefCell<BTreeMap<Place, ReplicaReport>>,
     /// Tasks that wait for something to change about a region: it comes home, or learns which tables
     /// there are. Place and ticket.
-    pub(crate) watching_regions: RefCell<Vec<(RegionId, usize)>>,
+    pub(crate) watching_regions: RefCell<Vec<(Place, usize)>>,
     /// What SQL answered to regions that are lent.
     pub(crate) sql_answers: RefCell<Vec<crate::tables::SqlAnswer>>,
     /// Set just before a command is run whose rows of tables could not be had: why.
     pub(crate) row_failure: Cell<Option<Box<base::Refusal>>>,
     /// Set just before a command is run that was found to be allowed to read.
-    pub(crate) is_sure: Cell<bool>,
+    pub(crate) is_confirmed: Cell<bool>,
     boot_ms: Cell<u64>,
     /// Set just before a command is run that has been tried before.
     pub(crate) again: Cell<Again>,
@@ -125,7 +125,7 @@ pub struct Core {
     pub(crate) is_evicting: Cell<bool>,
     /// Regions whose rows are being read to find keys to give up. Not in the region: that may be lent when
     /// they are read.
-    pub(crate) warming: RefCell<BTreeSet<RegionId>>,
+    pub(crate) warming: RefCell<BTreeSet<Place>>,
     pub(crate) weighings: RefCell<crate::durable::Weighings>,
     /// What the regions had counted a second ago.
     noted: RefCell<count::Noted>,
@@ -135,24 +135,24 @@ pub struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(id: CoreId, shared: Arc<Shared>, home: Home) -> Rc<Self> {
+    pub(crate) fn new(id: CoreId, shared: Arc<Shared>, regions: OwnedRegions) -> Rc<Self> {
         let mut rng = fastrand::Rng::with_seed(!shared.seed.wrapping_add(id as u64));
         let settings = shared.settings.current();
         let core = Core {
             id,
-            home: RefCell::new(home),
+            regions: RefCell::new(regions),
             composer: RefCell::new(None),
             unheard: Cell::new(0),
             compose_asked: Cell::new(true),
             effects: RefCell::default(),
-            wide: crate::durable::Line::default(),
+            effect_queue: crate::durable::EffectQueue::default(),
             outbox: RefCell::default(),
             sending: RefCell::default(),
             last_reports: RefCell::default(),
             watching_regions: RefCell::default(),
             sql_answers: RefCell::default(),
             row_failure: Cell::default(),
-            is_sure: Cell::default(),
+            is_confirmed: Cell::default(),
             boot_ms: Cell::default(),
             again: Cell::default(),
             tickets: Tickets::new(),
@@ -220,7 +220,7 @@ impl Core {
         if let Some(durable) = &self.shared.durable {
             durable.writer.set_sync(settings.log_sync);
             let tuning = Arc::new(settings.tuning.clone());
-            for region in self.home.borrow_mut().present() {
+            for region in self.regions.borrow_mut().present() {
                 region.space.set_load_tuning(tuning.clone());
             }
         }
@@ -327,7 +327,7 @@ impl Core {
     }
 
     /// The regions of a command's keys, ascending.
-    pub fn regions_of(&self, row: &Command, args: &Args<'_>) -> Vec<RegionId> {
+    pub fn regions_of(&self, row: &Command, args: &Args<'_>) -> Vec<Place> {
         let map = &self.shared.map;
         let mut regions = Vec::new();
         match route(map, row, args, &mut regions) {

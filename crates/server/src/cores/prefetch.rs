@@ -31,7 +31,7 @@ impl Core {
     /// Whether the tables of this core are too large for the cache. Asks one region for all.
     #[inline]
     pub fn is_worth_prefetching(&self, db: DbIndex) -> bool {
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         home.present()
             .next()
             .is_some_and(|region| region.space.is_worth_prefetching(db))
@@ -41,7 +41,7 @@ impl Core {
     /// members of collections that several commands in a row are about.
     pub fn prefetch(&self, db: DbIndex, coming: &[Coming<'_>]) {
         let map = &self.shared.map;
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let mut found = [(0, 0); AHEAD_KEYS];
         for (command, found) in coming.iter().zip(&mut found) {
             let key = command.key;

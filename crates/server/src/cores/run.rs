@@ -9,7 +9,7 @@ use keyspace::{DueKey, Keyspace, View};
 use node::{Absent, Access, Ran, Requester, Route};
 use resp::{Args, Reply};
 
-use super::{Core, RegionId};
+use super::{Core, Place};
 
 /// A resolved command and whose it is.
 #[derive(Clone, Copy)]
@@ -28,13 +28,13 @@ impl Core {
     #[inline]
     pub fn run_on(
         self: &Rc<Self>,
-        region: RegionId,
+        region: Place,
         call: &Call<'_>,
         args: &Args<'_>,
         reply: &mut Reply,
     ) -> Result<Ran, Absent> {
         let (ran, effects, met) = {
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let Some(region) = home.region_mut(region) else {
                 return Err(Absent::Lent);
             };
@@ -49,7 +49,7 @@ impl Core {
                 tuning: &settings.tuning,
                 again: self.again.take(),
                 clock_ms: is_cluster.then(|| self.boot_ms()),
-                is_confirmed: is_cluster && self.is_sure.take(),
+                is_confirmed: is_cluster && self.is_confirmed.take(),
                 catalogue_version: self.shared.catalogue_version(),
             };
             let invoke = |view: View<'_>, reply: &mut Reply| self.invoke(call, view, args, reply);
@@ -90,7 +90,7 @@ impl Core {
     pub fn run_here(
         self: &Rc<Self>,
         route: Route,
-        regions: &[RegionId],
+        regions: &[Place],
         call: &Call<'_>,
         args: &Args<'_>,
         reply: &mut Reply,
@@ -106,7 +106,7 @@ impl Core {
                 Ok(self.invoke(call, view, args, reply))
             }
             Route::Anywhere => {
-                let any = self.home.borrow().any().ok_or(Absent::Lent)?;
+                let any = self.regions.borrow().any().ok_or(Absent::Lent)?;
                 self.run_on(any, call, args, reply)
             }
             Route::Several => {

@@ -16,7 +16,7 @@ use resp::Reply;
 use super::lend::Held;
 use super::mailbox::Message;
 use super::tickets::Answer;
-use super::{Core, Kept, RegionId};
+use super::{CommandList, Core, Place};
 
 /// The head of a line.
 enum First {
@@ -32,7 +32,7 @@ struct Serving<'a>(&'a Rc<Core>);
 impl<'a> Serving<'a> {
     fn begin(core: &'a Rc<Core>) -> Self {
         core.serving.set(true);
-        core.home.borrow_mut().hold_line();
+        core.regions.borrow_mut().hold_line();
         Serving(core)
     }
 }
@@ -54,9 +54,9 @@ impl Core {
         }
         let serving = Serving::begin(self);
         loop {
-            let mut ready: Vec<(RegionId, DbIndex, Box<[u8]>)> = Vec::new();
+            let mut ready: Vec<(Place, DbIndex, Box<[u8]>)> = Vec::new();
             {
-                let mut home = self.home.borrow_mut();
+                let mut home = self.regions.borrow_mut();
                 for region in home.present() {
                     if !region.space.has_effects() {
                         continue;
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// Serves those in line for a key until there is nothing left for them.
-    fn serve(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+    fn serve(self: &Rc<Self>, region: Place, db: DbIndex, key: &[u8]) {
         loop {
             let waiter = match self.claim_first(region, db, key) {
                 First::Claimed(waiter) => waiter,
@@ -123,9 +123,9 @@ impl Core {
     /// On a durable node: those in line whom the entry itself could not serve (a move to another
     /// region, more elements than the command had arguments, an EXEC). Each is served over held
     /// regions and told when that is kept.
-    fn serve_kept(self: &Rc<Self>, mut ready: Vec<(RegionId, DbIndex, Box<[u8]>)>) {
+    fn serve_kept(self: &Rc<Self>, mut ready: Vec<(Place, DbIndex, Box<[u8]>)>) {
         ready.retain(|(region, db, key)| {
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let region = home.region_mut(*region);
             region.is_none_or(|region| region.space.may_have(*db, key))
         });
@@ -142,13 +142,13 @@ impl Core {
     }
 
     /// Serves those in line for a key, over held regions, until there is nothing left for them.
-    async fn serve_line(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+    async fn serve_line(self: &Rc<Self>, region: Place, db: DbIndex, key: &[u8]) {
         loop {
             let waiter = match self.claim_first(region, db, key) {
                 First::Claimed(waiter) => waiter,
                 First::Nobody => return,
                 // It has left this node: those in line were told.
-                First::NotNow if !self.home.borrow_mut().is_used(region) => return,
+                First::NotNow if !self.regions.borrow_mut().is_used(region) => return,
                 First::NotNow => {
                     self.await_turn(region).await;
                     continue;
@@ -197,7 +197,7 @@ impl Core {
         self: &Rc<Self>,
         mut held: Held,
         waiter: &Arc<Waiter>,
-        command: &Kept,
+        command: &CommandList,
         db: DbIndex,
         key: &[u8],
     ) -> bool {
@@ -215,13 +215,13 @@ impl Core {
 
     /// Comes back to a line whose first waiter another core is just trying to serve, or whose
     /// region is lent: without this, what is there would wait for the next change of the key.
-    fn serve_soon(self: &Rc<Self>, region: RegionId, db: DbIndex, key: &[u8]) {
+    fn serve_soon(self: &Rc<Self>, region: Place, db: DbIndex, key: &[u8]) {
         let core = self.clone();
         let key: Box<[u8]> = key.into();
         tokio::task::spawn_local(async move {
             loop {
                 core.await_turn(region).await;
-                if core.home.borrow_mut().region_mut(region).is_some() {
+                if core.regions.borrow_mut().region_mut(region).is_some() {
                     core.begin_batch();
                     core.serve(region, db, &key);
                     core.on_effects();
@@ -233,8 +233,8 @@ impl Core {
 
     /// A line could not be served: its region is lent and comes home, or another core is just trying to
     /// serve its first waiter, which takes it a moment.
-    async fn await_turn(self: &Rc<Self>, region: RegionId) {
-        let is_lent = self.home.borrow_mut().region_mut(region).is_none();
+    async fn await_turn(self: &Rc<Self>, region: Place) {
+        let is_lent = self.regions.borrow_mut().region_mut(region).is_none();
         match is_lent {
             true => self.region_changes(region).await,
             false => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -242,8 +242,8 @@ impl Core {
     }
 
     /// Takes the first live waiter out of a key's line, claimed.
-    fn claim_first(&self, region: RegionId, db: DbIndex, key: &[u8]) -> First {
-        let mut home = self.home.borrow_mut();
+    fn claim_first(&self, region: Place, db: DbIndex, key: &[u8]) -> First {
+        let mut home = self.regions.borrow_mut();
         let Some(region) = home.region_mut(region) else {
             return First::NotNow;
         };
@@ -263,7 +263,7 @@ impl Core {
     }
 
     /// One attempt for a claimed waiter; true if its session has its reply.
-    fn attempt(self: &Rc<Self>, waiter: &Waiter, command: &Kept, held: &mut Held) -> bool {
+    fn attempt(self: &Rc<Self>, waiter: &Waiter, command: &CommandList, held: &mut Held) -> bool {
         let reply = held.with_view(waiter.db, |view| self.attempt_on(waiter, command, view));
         let Some(reply) = reply else {
             return false;
@@ -274,7 +274,12 @@ impl Core {
     }
 
     /// The reply for a claimed waiter, if there is something for it.
-    fn attempt_on(&self, waiter: &Waiter, command: &Kept, view: View<'_>) -> Option<Vec<u8>> {
+    fn attempt_on(
+        &self,
+        waiter: &Waiter,
+        command: &CommandList,
+        view: View<'_>,
+    ) -> Option<Vec<u8>> {
         attempt_for(&self.shared.commands, waiter, &command.args(0), view)
     }
 
@@ -297,13 +302,13 @@ impl Core {
 mod tests {
     use super::*;
 
-    fn kept(words: &[&str]) -> Kept {
-        let mut kept = Kept::default();
+    fn kept(words: &[&str]) -> CommandList {
+        let mut kept = CommandList::default();
         kept.push_all(words.iter().map(|word| word.as_bytes()));
         kept
     }
 
-    fn words(kept: &Kept) -> Vec<String> {
+    fn words(kept: &CommandList) -> Vec<String> {
         let args = kept.args(0);
         args.iter_from(0)
             .map(|arg| String::from_utf8_lossy(arg).into_owned())

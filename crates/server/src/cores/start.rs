@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::cpu::pin_to_cpu;
 use super::mailbox::Message;
-use super::{Core, CoreId, Home, Map, Region};
+use super::{Core, CoreId, Map, OwnedRegions, Region};
 use crate::Commands;
 use crate::clients::is_local;
 use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
@@ -116,7 +116,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
     let homes = (0..cores)
         .map(|core| {
             let own = map.regions_of(core).count();
-            Home::of(&map, core, regions.by_ref().take(own).collect())
+            OwnedRegions::of(&map, core, regions.by_ref().take(own).collect())
         })
         .collect();
     let shared = Arc::new(Shared::with(settings, map, commands, Some(durable)));
@@ -128,7 +128,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
 /// Listens and starts the cores.
 pub(crate) fn serve(
     shared: Arc<Shared>,
-    homes: Vec<Home>,
+    homes: Vec<OwnedRegions>,
     checkpoints: Option<Checkpoints>,
     others: Vec<JoinHandle<()>>,
     door: Option<Door>,
@@ -216,17 +216,17 @@ impl Server {
 }
 
 /// The empty regions of every core.
-fn homes(shared: &Shared) -> Vec<Home> {
+fn homes(shared: &Shared) -> Vec<OwnedRegions> {
     (0..shared.map.cores())
         .map(|id| {
             let mut rng = fastrand::Rng::with_seed(shared.seed.wrapping_add(id as u64));
-            Home::new(&shared.map, id, || rng.u64(..))
+            OwnedRegions::new(&shared.map, id, || rng.u64(..))
         })
         .collect()
 }
 
 /// Fills the regions with what was saved last.
-fn load_dump(shared: &Shared, homes: &mut [Home]) -> Result<(), StartError> {
+fn load_dump(shared: &Shared, homes: &mut [OwnedRegions]) -> Result<(), StartError> {
     let settings = shared.settings.current();
     let path = settings.dir.join(&settings.dbfilename);
     let name = path.display().to_string();
@@ -263,7 +263,7 @@ fn load_dump(shared: &Shared, homes: &mut [Home]) -> Result<(), StartError> {
 fn run(
     id: CoreId,
     shared: Arc<Shared>,
-    home: Home,
+    home: OwnedRegions,
     listeners: Vec<TcpListener>,
 ) -> std::io::Result<()> {
     let mailbox = shared.mailboxes[id].clone();

@@ -13,7 +13,7 @@ use node::{OwnedRegions, Region};
 
 use super::mailbox::Message;
 use super::tickets::{Answer, Ticket};
-use super::{Core, CoreId, RegionId};
+use super::{Core, CoreId, Place};
 use crate::family::info::Totals;
 
 /// A region that is lent, or whose leader has just begun, is looked at again so soon.
@@ -31,7 +31,7 @@ pub enum Tally {
 }
 
 /// What a core answers: sums, and the regions that could not be counted now.
-pub type Counted = (Totals, Vec<RegionId>);
+pub type Counted = (Totals, Vec<Place>);
 
 /// `None`: not now. `Some(false)`: it is not led here.
 fn counts(region: &Region, tally: Tally, now_ms: u64) -> Option<bool> {
@@ -46,15 +46,15 @@ fn counts(region: &Region, tally: Tally, now_ms: u64) -> Option<bool> {
         return Some(false);
     }
     // A read may have said already that a key is gone whose removal is still on its way.
-    let is_sure = member.ahead.is_none()
+    let is_confirmed = member.ahead.is_none()
         && !member.is_expiring()
         && replica.is_serving()
         && replica.applied_index() >= replica.committed_index()
         && (replica.is_quiet() || replica.may_serve(now_ms));
-    (tally == Tally::Led || is_sure).then_some(true)
+    (tally == Tally::Led || is_confirmed).then_some(true)
 }
 
-fn count(owned: &mut OwnedRegions, regions: Vec<RegionId>, tally: Tally, now_ms: u64) -> Counted {
+fn count(owned: &mut OwnedRegions, regions: Vec<Place>, tally: Tally, now_ms: u64) -> Counted {
     let (mut totals, mut rest) = (Totals::default(), Vec::new());
     for id in regions {
         if !owned.is_used(id) {
@@ -78,12 +78,12 @@ impl Core {
         let map = &self.shared.map;
         let until = Instant::now() + PATIENCE;
         let mut totals = Totals::default();
-        let mut left: Vec<RegionId> = (0..map.regions()).collect();
+        let mut left: Vec<Place> = (0..map.regions()).collect();
         loop {
             let mut rest = Vec::new();
             for owner in 0..map.cores() {
                 let ours = left.iter().filter(|&&id| map.core_of(id) == owner);
-                let ours: Vec<RegionId> = ours.copied().collect();
+                let ours: Vec<Place> = ours.copied().collect();
                 if !ours.is_empty() {
                     let (sums, mut others) = self.tally_at(owner, ours, tally).await;
                     totals.merge(&sums);
@@ -108,7 +108,7 @@ impl Core {
     async fn tally_at(
         self: &Rc<Self>,
         owner: CoreId,
-        regions: Vec<RegionId>,
+        regions: Vec<Place>,
         tally: Tally,
     ) -> Counted {
         if owner == self.id {
@@ -129,8 +129,8 @@ impl Core {
         }
     }
 
-    pub(super) fn tally_here(&self, regions: Vec<RegionId>, tally: Tally) -> Counted {
+    pub(super) fn tally_here(&self, regions: Vec<Place>, tally: Tally) -> Counted {
         let now_ms = crate::cluster::clock_ms();
-        count(&mut self.home.borrow_mut(), regions, tally, now_ms)
+        count(&mut self.regions.borrow_mut(), regions, tally, now_ms)
     }
 }

@@ -34,7 +34,7 @@ pub enum Answer {
     /// Whether entries of held regions are on disk.
     Logged(bool),
     /// Whether a region may be read now; false: look again (cluster).
-    Sure(bool),
+    MayRead(bool),
     /// What became of changes to a held region, on a cluster node.
     Kept(Fate),
     /// What became of a wait for rows of tables; `None`: the office ended, look again.

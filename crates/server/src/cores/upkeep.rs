@@ -8,7 +8,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::{Core, RegionId};
+use super::{Core, Place};
 use crate::{memory, reaper};
 
 /// Keys expired between two looks at the clock.
@@ -46,7 +46,7 @@ impl Core {
             memory::publish();
             if rare {
                 self.count_regions();
-                self.home.borrow_mut().give_back_room();
+                self.regions.borrow_mut().give_back_room();
                 self.end_idle_sessions();
             }
             self.poke_inbox();
@@ -58,7 +58,7 @@ impl Core {
         if self.shared.durable.is_some() {
             return self.expire_by_log();
         }
-        let mut places = self.home.borrow().places().peekable();
+        let mut places = self.regions.borrow().places().peekable();
         while places.peek().is_some()
             && self.settings().active_expire
             && !self.shared.is_expiry_paused(self.now_ms())
@@ -88,14 +88,14 @@ impl Core {
         if !self.settings().active_expire || self.shared.is_expiry_paused(self.now_ms()) {
             return;
         }
-        let places = self.home.borrow().places();
+        let places = self.regions.borrow().places();
         for place in places {
             self.on_regions(|regions, cx, out| regions.expire(place, cx, out));
         }
     }
 
-    fn expire_step(&self, id: RegionId) -> usize {
-        let mut home = self.home.borrow_mut();
+    fn expire_step(&self, id: Place) -> usize {
+        let mut home = self.regions.borrow_mut();
         let Some(region) = home.region_mut(id) else {
             return 0;
         };
@@ -109,7 +109,7 @@ impl Core {
     }
 
     fn tidy(&self, all: bool) {
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         for region in home.present() {
             if region.space.has_garbage() {
                 reaper::send(region.space.take_garbage());

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Core, RegionId};
+use super::{Core, Place};
 use crate::snapshotting::{Chunks, Walk};
 
 const SLICE: Duration = Duration::from_micros(500);
@@ -24,7 +24,7 @@ impl Core {
 
     async fn walk(self: Rc<Self>, walk: Walk) {
         let Walk { mut chunks, run } = walk;
-        let mut left: Vec<RegionId> = self.home.borrow().places().collect();
+        let mut left: Vec<Place> = self.regions.borrow().places().collect();
         while !left.is_empty() {
             if run.is_given_up() {
                 chunks.give_up();
@@ -56,10 +56,10 @@ impl Core {
     }
 
     /// Encodes for the time of a slice; false if nothing could be done.
-    fn walk_slice(&self, chunks: &mut Chunks, left: &mut Vec<RegionId>, one_step: bool) -> bool {
+    fn walk_slice(&self, chunks: &mut Chunks, left: &mut Vec<Place>, one_step: bool) -> bool {
         let began = Instant::now();
         let (mut at, mut worked) = (0, false);
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         while let Some(&region) = left.get(at) {
             if !chunks.has_room() || (worked && (one_step || began.elapsed() > SLICE)) {
                 break;

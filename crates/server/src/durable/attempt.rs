@@ -32,17 +32,19 @@ impl Core {
         let core = self.clone();
         tokio::task::spawn_local(async move {
             let ran = loop {
-                let mut is_sure = false;
+                let mut is_confirmed = false;
                 match why {
                     Absent::Lent => break core.look_held(&mut batch).await,
                     Absent::Cold(cold) => core.bring(*cold).await,
-                    Absent::Unconfirmed(region) => match core.sure(region, false).await {
-                        Ok(()) => is_sure = true,
-                        Err(why) => return core.redirect_batch(batch, why),
-                    },
+                    Absent::Unconfirmed(region) => {
+                        match core.pass_read_barrier(region, false).await {
+                            Ok(()) => is_confirmed = true,
+                            Err(why) => return core.redirect_batch(batch, why),
+                        }
+                    }
                 }
                 core.begin_batch();
-                match core.look(&mut batch, is_sure) {
+                match core.look(&mut batch, is_confirmed) {
                     Ok(ran) => break ran,
                     Err(again) => why = again,
                 }
@@ -63,14 +65,14 @@ impl Core {
     }
 
     /// `Empty`: nothing there, its waiter is in line. `Done`: there may be something, nothing is written.
-    fn look(self: &Rc<Self>, batch: &mut Batch, is_sure: bool) -> Result<Ran, Absent> {
+    fn look(self: &Rc<Self>, batch: &mut Batch, is_confirmed: bool) -> Result<Ran, Absent> {
         let Some(&(stat, db)) = batch.heads.first() else {
             return Ok(Ran::Done);
         };
         let row = self.shared.commands.row(stat as usize);
         let args = batch.commands.args(0);
         let keys = awaited_keys(row, &args);
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let is_used = home.is_used(batch.region);
         let Some(region) = home.region_mut(batch.region) else {
             return if is_used {
@@ -103,8 +105,10 @@ impl Core {
         if keys.iter().any(|key| view.kind(key).is_some()) {
             return Ok(Ran::Done);
         }
-        self.is_sure.set(is_sure);
-        if self.shared.cluster.is_some() && !region.may_read(self.is_sure.take(), self.boot_ms()) {
+        self.is_confirmed.set(is_confirmed);
+        if self.shared.cluster.is_some()
+            && !region.may_read(self.is_confirmed.take(), self.boot_ms())
+        {
             return Err(Absent::Unconfirmed(region.id));
         }
         let ran = self.find_nothing(batch);

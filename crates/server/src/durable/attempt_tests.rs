@@ -9,7 +9,7 @@ use resp::Protocol;
 use super::*;
 use node::{Peers, ReplicaRecord, Requester};
 
-use crate::cores::{Answer, Claim, Kept, Ticket, Waiter};
+use crate::cores::{Answer, Claim, CommandList, Ticket, Waiter};
 use crate::durable::one_core::{Slow, core, run_alone};
 
 /// A blocking command, with its waiter.
@@ -22,7 +22,7 @@ fn blocking(core: &Core, words: &[&[u8]], ticket: usize) -> BatchBox {
     batch.writes = true;
     batch.commands.push_all(words.iter().copied());
     batch.heads.push((stat as u16, 0));
-    let mut command = Kept::default();
+    let mut command = CommandList::default();
     command.push_all(words.iter().copied());
     batch.waiter = Some(Arc::new(Waiter {
         claim: Claim::default(),
@@ -44,7 +44,7 @@ fn a_look_leaves_due_keys_to_the_log() {
         core.begin_batch();
         let deadline_ms = core.now_ms() - 1;
         {
-            let mut home = core.home.borrow_mut();
+            let mut home = core.regions.borrow_mut();
             let space = &mut home.region_mut(0).unwrap().space;
             space.begin_entry(space.applied_index() + 1);
             let tuning = Tuning::default();
@@ -61,7 +61,7 @@ fn a_look_leaves_due_keys_to_the_log() {
         ] {
             let mut batch = blocking(&core, &words, 0);
             assert_eq!(core.look(&mut batch, true).unwrap(), Ran::Empty);
-            let mut home = core.home.borrow_mut();
+            let mut home = core.regions.borrow_mut();
             let region = home.region_mut(0).unwrap();
             assert!(!region.space.has_changes(), "no entry has brought any");
             let tuning = Tuning::default();

@@ -14,12 +14,12 @@ use node::{BatchBox, Unserved};
 use replica::LogWrite;
 
 use super::Job;
-use crate::cores::{Core, Message, RegionId};
+use crate::cores::{Core, Message, Place};
 
 impl Core {
     /// A batch with writes has come: it becomes part of its region's next entry.
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
-        let mut regions = self.home.borrow_mut();
+        let mut regions = self.regions.borrow_mut();
         if let (Some(durable), None) = (&self.shared.durable, &self.shared.cluster)
             && regions.outgoing.note_client(self.id, &batch.client)
         {
@@ -50,7 +50,7 @@ impl Core {
         while !self.is_stopping() {
             poll_fn(|cx| {
                 *self.composer.borrow_mut() = Some(cx.waker().clone());
-                let is_flush_asked = self.home.borrow().outgoing.is_flush_asked;
+                let is_flush_asked = self.regions.borrow().outgoing.is_flush_asked;
                 match self.compose_asked.get() || is_flush_asked || self.is_stopping() {
                     true => Poll::Ready(()),
                     false => Poll::Pending,
@@ -61,7 +61,7 @@ impl Core {
                 self.end_turn();
                 continue;
             }
-            if self.home.borrow().has_logged() {
+            if self.regions.borrow().has_logged() {
                 // What clients have sent meanwhile is read first: it shares the sync.
                 tokio::task::yield_now().await;
             }
@@ -76,7 +76,7 @@ impl Core {
             if self.is_eviction_asked() {
                 self.evict_by_log();
             }
-            if self.home.borrow().has_logged() {
+            if self.regions.borrow().has_logged() {
                 self.on_regions(|regions, cx, out| regions.drive_logged(cx, out));
             }
             self.end_turn();
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// Log writes of held regions; the ticket is answered when they are on disk.
-    pub(super) fn log_held(&self, places: Vec<RegionId>, writes: Vec<LogWrite>, ticket: usize) {
+    pub(super) fn log_held(&self, places: Vec<Place>, writes: Vec<LogWrite>, ticket: usize) {
         self.log(places, writes, Some(ticket), (false, 1));
     }
 
@@ -109,7 +109,7 @@ impl Core {
     /// Of a turn: whether some of it was proposed here, and how many clients wait for it.
     pub(crate) fn log(
         &self,
-        places: Vec<RegionId>,
+        places: Vec<Place>,
         writes: Vec<LogWrite>,
         ticket: Option<usize>,
         (is_ours, clients): (bool, u32),
@@ -151,13 +151,13 @@ impl Core {
     }
 
     /// The writer has written writes of regions of this core, or has failed.
-    pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(RegionId, u64)], ok: bool) {
+    pub(crate) fn on_logged(self: &Rc<Self>, numbers: &[(Place, u64)], ok: bool) {
         self.begin_batch();
         self.on_regions(|regions, cx, out| regions.on_logged(numbers, ok, cx, out));
     }
 
     /// Sends a reader thread for entries of the log that are not in memory any more.
-    pub(crate) fn fetch_entries(&self, place: RegionId, fetch: replica::Fetch) {
+    pub(crate) fn fetch_entries(&self, place: Place, fetch: replica::Fetch) {
         let Some(durable) = &self.shared.durable else {
             return;
         };
@@ -177,7 +177,7 @@ impl Core {
     /// Entries of the log have been read.
     pub(crate) fn on_entries(
         self: &Rc<Self>,
-        place: RegionId,
+        place: Place,
         entries: Result<Vec<replica::Entry>, String>,
     ) {
         self.begin_batch();

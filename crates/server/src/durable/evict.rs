@@ -20,7 +20,7 @@ use keyspace::rows::{ColdRows, Victim, Wanted};
 use keyspace::{EvictionPolicy, Tuning};
 use node::Member;
 
-use crate::cores::{Core, RegionId};
+use crate::cores::{Core, Place};
 
 /// Keys of one entry.
 const KEYS: usize = 1024;
@@ -40,11 +40,11 @@ enum Chosen {
 /// Rows of a region are being read to find keys to give up, however that ends.
 struct Warming {
     core: Rc<Core>,
-    id: RegionId,
+    id: Place,
 }
 
 impl Warming {
-    fn begin(core: &Rc<Core>, id: RegionId) -> Warming {
+    fn begin(core: &Rc<Core>, id: Place) -> Warming {
         core.warming.borrow_mut().insert(id);
         Warming {
             core: core.clone(),
@@ -80,11 +80,11 @@ impl Core {
     }
 
     /// An entry of a region was applied.
-    pub(crate) fn evict_behind(self: &Rc<Self>, id: RegionId) {
+    pub(crate) fn evict_behind(self: &Rc<Self>, id: Place) {
         let Some(most_bytes) = self.most_data_bytes() else {
             return;
         };
-        if let Some(region) = self.home.borrow_mut().region_mut(id) {
+        if let Some(region) = self.regions.borrow_mut().region_mut(id) {
             region.tell_weight(&self.shared.data_set);
         }
         if self.shared.data_set.bytes() > most_bytes {
@@ -152,8 +152,8 @@ impl Core {
     }
 
     /// The regions that are led here with what each weighs, the sum of that, and what is leaving them already.
-    fn led(&self) -> (Vec<(RegionId, u64)>, u64, u64) {
-        let mut home = self.home.borrow_mut();
+    fn led(&self) -> (Vec<(Place, u64)>, u64, u64) {
+        let mut home = self.regions.borrow_mut();
         let mut led = Vec::new();
         let (mut led_bytes, mut leaving_bytes) = (0, 0);
         for region in home.present() {
@@ -168,8 +168,8 @@ impl Core {
         (led, led_bytes, leaving_bytes)
     }
 
-    fn choose(&self, id: RegionId, wanted: Wanted, tuning: &Tuning) -> Chosen {
-        let mut home = self.home.borrow_mut();
+    fn choose(&self, id: Place, wanted: Wanted, tuning: &Tuning) -> Chosen {
+        let mut home = self.regions.borrow_mut();
         if home.is_wanted(id) {
             return Chosen::Busy;
         }
@@ -203,7 +203,7 @@ impl Core {
         Chosen::Victims(victims)
     }
 
-    fn warm_for_eviction(self: &Rc<Self>, id: RegionId, rows: Vec<ColdRows>) {
+    fn warm_for_eviction(self: &Rc<Self>, id: Place, rows: Vec<ColdRows>) {
         let core = self.clone();
         let warming = Warming::begin(self, id);
         tokio::task::spawn_local(async move {
@@ -217,13 +217,13 @@ impl Core {
         });
     }
 
-    fn with_member<T>(&self, id: RegionId, with: impl FnOnce(&mut Member) -> T) -> Option<T> {
-        let mut home = self.home.borrow_mut();
+    fn with_member<T>(&self, id: Place, with: impl FnOnce(&mut Member) -> T) -> Option<T> {
+        let mut home = self.regions.borrow_mut();
         let member = home.region_mut(id)?.member.as_deref_mut()?;
         Some(with(member))
     }
 
-    fn propose_victims(self: &Rc<Self>, id: RegionId, victims: Vec<Victim>) {
+    fn propose_victims(self: &Rc<Self>, id: Place, victims: Vec<Victim>) {
         self.on_regions(|regions, cx, out| regions.propose_eviction(id, &victims, cx, out));
     }
 }

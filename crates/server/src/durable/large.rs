@@ -17,7 +17,7 @@
 //! they are.) All of the region's memory goes, not only what was changed: that is the one thing that is right
 //! whatever the commands did (flushes, swaps, rows of tables), and a client who does this pays with a cold cache.
 //!
-//! If several commands ran together, it is the rows of all that were too many: [`super::together`] runs each
+//! If several commands ran together, it is the rows of all that were too many: [`super::effect_groups`] runs each
 //! again, alone, and refuses those that are too large by themselves.
 
 use base::Refusal;

@@ -13,7 +13,7 @@ use base::DbIndex;
 use keyspace::EvictionPolicy;
 use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
 
-use crate::cores::{Answer, Cold, Core, Held, Message, Region, RegionId, Ticket};
+use crate::cores::{Answer, Cold, Core, Held, Message, Place, Region, Ticket};
 use crate::memory::{publish, used_memory};
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
@@ -40,12 +40,12 @@ fn wanted(core: &Core, region: &mut Region, db: DbIndex, key: &[u8]) -> Option<L
 impl Core {
     /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
     /// comes next finds out by itself.
-    pub(crate) async fn load_home(self: &Rc<Self>, id: RegionId, keys: &[(DbIndex, Box<[u8]>)]) {
+    pub(crate) async fn load_home(self: &Rc<Self>, id: Place, keys: &[(DbIndex, Box<[u8]>)]) {
         // Room is made before, so that what comes now stays until the command has run.
         self.keep_in_bounds();
         let mut fetching = Vec::new();
         {
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let Some(region) = home.region_mut(id) else {
                 return;
             };
@@ -57,7 +57,7 @@ impl Core {
         }
         for ticket in fetching {
             if let Some((request, loaded)) = self.fetched(ticket.await)
-                && let Some(region) = self.home.borrow_mut().region_mut(id)
+                && let Some(region) = self.regions.borrow_mut().region_mut(id)
             {
                 region.space.insert_loaded(request, loaded);
             }
@@ -117,7 +117,7 @@ impl Core {
             self.begin_batch();
             let lacks = {
                 let catalogue = self.shared.catalogue.load();
-                let mut home = self.home.borrow_mut();
+                let mut home = self.regions.borrow_mut();
                 home.region_mut(cold.region).is_some_and(|region| {
                     region.lacks_tables(catalogue.version) && !region.learn_tables(&catalogue)
                 })
@@ -179,7 +179,7 @@ impl Core {
             return;
         };
         let (most_bytes, now_ms) = (self.cache_limit() / WHOLE_PART, self.now_ms());
-        for region in self.home.borrow_mut().present() {
+        for region in self.regions.borrow_mut().present() {
             region.space.take_wholes();
             if durable.is_reading_whole.load(Ordering::Relaxed) {
                 continue;
@@ -211,7 +211,7 @@ impl Core {
         publish();
         let settings = self.settings().clone();
         let now_ms = self.now_ms();
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let mut left = DROPPED_AT_ONCE;
         while left > 0 && used_memory() > limit {
             let mut dropped = false;

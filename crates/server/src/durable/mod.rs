@@ -25,6 +25,7 @@ mod checkpoint;
 pub(crate) mod commit;
 mod company;
 mod composer;
+mod effect_groups;
 mod evict;
 mod large;
 mod load;
@@ -34,7 +35,6 @@ mod patience;
 mod quorum;
 mod readers;
 mod recover;
-mod together;
 mod weighings;
 mod writer;
 
@@ -46,14 +46,14 @@ use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
 use keyspace::{Keyspace, ValueRef};
 use replica::{LogStore, LogWrite};
 
-pub(crate) use together::{Line, Wide};
+pub(crate) use effect_groups::{EffectQueue, EffectRequest};
 
 pub use checkpoint::Checkpoints;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
 pub use weighings::Weighings;
 pub use writer::{Job, LogSync, LogWriter};
 
-use crate::cores::RegionId;
+use crate::cores::Place;
 use node::Progress;
 use readers::Readers;
 
@@ -165,7 +165,7 @@ impl Durable {
 
 /// The log's name of a region of a node that is alone: they count from one, zero is the meta
 /// service's.
-pub fn log_id(region: RegionId) -> u64 {
+pub fn log_id(region: Place) -> u64 {
     region as u64 + 1
 }
 

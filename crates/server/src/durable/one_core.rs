@@ -12,7 +12,7 @@ use replica::MapLog;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::{Durable, LogSync, Stores, recover};
-use crate::cores::{Core, Home, Map, Region};
+use crate::cores::{Core, Map, OwnedRegions, Region};
 use crate::{Commands, Settings, Shared};
 
 /// Runs a test as the thread of a core would.
@@ -99,7 +99,7 @@ pub fn core(rows: Arc<Slow>) -> Rc<Core> {
     let map = Map::of_regions(1, 1);
     let regions = recovered.regions.into_iter().enumerate();
     let regions = regions.map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
-    let home = Home::of(&map, 0, regions.collect());
+    let home = OwnedRegions::of(&map, 0, regions.collect());
     let durable = Durable::start(stores, LogSync::Always, recovered.progress, 1, false).unwrap();
     let shared = Shared::with(settings, map, commands, Some(durable));
     Core::new(0, Arc::new(shared), home)

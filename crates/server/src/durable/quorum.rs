@@ -5,7 +5,7 @@ use base::Refusal;
 use keyspace::rows::Changes;
 use node::{CoreId, EffectBatch, Fate, Outcome, in_doubt, too_large};
 
-use crate::cores::{Answer, Core, Held, Message, RegionId, Ticket};
+use crate::cores::{Answer, Core, Held, Message, Place, Ticket};
 
 impl Held {
     /// Keeps what was changed, region by region; they are home when this returns.
@@ -16,7 +16,7 @@ impl Held {
 
     /// As [`Held::keep`]; the regions whose changes are not kept, or nobody can tell, and what to say of
     /// that.
-    pub(super) async fn keep_each(&mut self) -> Vec<(RegionId, Refusal)> {
+    pub(super) async fn keep_each(&mut self) -> Vec<(Place, Refusal)> {
         let core = self.core().clone();
         let mut tickets = Vec::new();
         let (dirty, clean): (Vec<_>, Vec<_>) = std::mem::take(self.regions_vec())
@@ -68,7 +68,7 @@ impl Core {
         if to == self.id {
             let _ = self.tickets().deliver(ticket, Answer::Kept(fate));
         } else {
-            self.send(to, Message::Kept { ticket, fate });
+            self.send(to, Message::Settled { ticket, fate });
         }
     }
 }

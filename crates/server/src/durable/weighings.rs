@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::cores::{Core, Region, RegionId};
+use crate::cores::{Core, Place, Region};
 
 /// What is in doubt about the weight of a region before its rows are read again: this part, and no less than so many bytes.
 const DOUBT_PART: u64 = 8;
@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_micros(200);
 #[derive(Default)]
 pub struct Weighings {
     /// The region that was weighed last.
-    last: RegionId,
+    last: Place,
     begun: Option<Instant>,
     /// Not before this, if it is only doubtful what a region weighs, or if rows could not be read.
     pause_until: Option<Instant>,
@@ -28,7 +28,7 @@ pub struct Weighings {
 }
 
 impl Weighings {
-    fn begin(&mut self, id: RegionId, now: Instant) {
+    fn begin(&mut self, id: Place, now: Instant) {
         self.last = id;
         self.begun = Some(now);
     }
@@ -62,7 +62,7 @@ impl Core {
         }
         let evicts = self.most_data_bytes().is_some();
         {
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let mut weighings = self.weighings.borrow_mut();
             let mut is_weighing = false;
             for region in home.present() {

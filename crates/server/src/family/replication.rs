@@ -18,7 +18,7 @@ use resp::{Args, Reply};
 
 use super::rows::{ANYTIME, SERVER};
 use crate::cluster::forward::encode;
-use crate::cores::{Followers, FollowersStanding, NOWHERE, RegionId};
+use crate::cores::{Followers, FollowersStanding, NOWHERE, Place};
 use crate::durable::LogSync;
 use crate::{Later, Session, SessionCommand, SessionRun};
 
@@ -246,7 +246,7 @@ async fn sleep(session: &Session, time: Duration) -> bool {
 /// A region that the session wrote to, as the routes know it.
 struct Written {
     /// Where it is on this node.
-    place: RegionId,
+    place: Place,
     slot: Slot,
     /// Voters beside the leader, and how many of them a majority needs.
     followers: usize,

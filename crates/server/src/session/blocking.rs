@@ -20,7 +20,7 @@ use resp::Reply;
 use super::connection::{Connection, Ended};
 use crate::clients::Unblock;
 use crate::cluster::Unserved;
-use crate::cores::{Answer, Batch, Call, Claim, Kept, Ran, Route, Ticket, Waiter};
+use crate::cores::{Answer, Batch, Call, Claim, CommandList, Ran, Route, Ticket, Waiter};
 use node::awaited_keys;
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
@@ -69,7 +69,7 @@ impl Connection {
             regions.push(core.shared.map.any_of(core.id));
         }
         let ticket = Ticket::new(&core);
-        let mut command = Kept::default();
+        let mut command = CommandList::default();
         command.push(&args);
         let waiter = Arc::new(Waiter {
             claim: Claim::default(),

@@ -15,8 +15,8 @@ use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::Session;
-use super::ahead::Ahead;
 use super::pending::Pending;
+use super::prefetch::Ahead;
 use super::socket::Socket;
 use super::turn::{Slow, Step, Work};
 use crate::clients::Client;
@@ -126,7 +126,7 @@ async fn run(core: Rc<Core>, client: Arc<Client>, socket: Socket) {
             out: Reply::new(Protocol::Resp2),
             regions: Vec::new(),
             cold: None,
-            hush: None,
+            suppressed: None,
         },
     };
     let Err(Ended) = connection.run().await;

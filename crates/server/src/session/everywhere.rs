@@ -18,7 +18,7 @@ use super::Session;
 use super::connection::{Connection, Ended};
 use super::slow::{scan_count, split_scan, with_cursor};
 use crate::cluster::forward::{Introduction, encode, encode_args};
-use crate::cores::RegionId;
+use crate::cores::Place;
 
 /// Bits of a cursor below those that name the node: a position, and one of 2^16 places.
 const NODE_SHIFT: u32 = CURSOR_BITS + 16;
@@ -39,7 +39,7 @@ impl Connection {
         let mut request = Vec::new();
         encode_args(&args, &mut request);
         let start = self.work.out.len();
-        let all: Vec<RegionId> = (0..core.shared.map.regions()).collect();
+        let all: Vec<Place> = (0..core.shared.map.regions()).collect();
         self.run_held(stat, &all).await;
         let start = start.min(self.work.out.len());
         let own = self.work.out.buffer_mut().split_off(start);

@@ -19,14 +19,14 @@ use resp::{Args, Reply};
 
 use super::Session;
 use super::blocking::nil;
-use super::strays::PAUSE;
+use super::forwards::PAUSE;
 use super::turn::{Slow, Step, Work, feed_monitors};
-use crate::cluster::{Astray, Cluster, Unserved, astray, no_leader};
+use crate::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};
 use crate::commands::{Later, SessionRun, wrong_arity};
 use crate::cores::{
-    Answer, Batch, BatchBox, Call, CoreId, Held, Kept, Ran, RegionId, Route, WatchFlag, route,
+    Answer, Batch, BatchBox, Call, CommandList, CoreId, Held, Place, Ran, Route, WatchFlag, route,
 };
-use crate::durable::Wide;
+use crate::durable::EffectRequest;
 use node::is_logged_as_given;
 
 /// Commands queued since MULTI.
@@ -41,7 +41,7 @@ pub struct Multi {
     /// The slot of their keys, and whether there are keys of others (cluster).
     pub slot: Option<Slot>,
     crosses: bool,
-    commands: Kept,
+    commands: CommandList,
     /// Row number and statistics number of each.
     heads: Vec<(usize, usize)>,
 }
@@ -105,8 +105,8 @@ impl Work {
         self.out.simple("QUEUED");
         if self.session.reply_mode != super::ReplyMode::On {
             let start = self.out.len() - b"+QUEUED\r\n".len();
-            self.hush = Some((self.session.reply_mode, start));
-            self.hush();
+            self.suppressed = Some((self.session.reply_mode, start));
+            self.suppress_reply();
         }
         Step::Done
     }
@@ -159,7 +159,7 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
         let has_watched = !watched.is_empty();
         if session.forwards()
             && let Some(()) = session
-                .exec_away(&multi, has_watched, hint.take(), reply)
+                .exec_elsewhere(&multi, has_watched, hint.take(), reply)
                 .await?
         {
             return Ok(());
@@ -169,10 +169,10 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
             reply.truncate(before);
             reply.refusal(&refusal);
         }
-        match astray(reply.as_bytes().get(before..).unwrap_or_default()) {
-            Some(Astray::Moved(address)) if session.forwards() => hint = Some(address.into()),
-            Some(Astray::Unsettled | Astray::Unready) if Instant::now() < until => {}
-            Some(Astray::Unsettled) => {
+        match not_run(reply.as_bytes().get(before..).unwrap_or_default()) {
+            Some(NotRun::Moved(address)) if session.forwards() => hint = Some(address.into()),
+            Some(NotRun::LeaderChanging | NotRun::Unready) if Instant::now() < until => {}
+            Some(NotRun::LeaderChanging) => {
                 reply.truncate(before);
                 return Err(no_leader());
             }
@@ -203,12 +203,12 @@ async fn run_here(
     }
     let regions = session.regions_of_transaction(multi, watched);
     if session.may_gather(multi) {
-        let wide = Wide {
+        let request = EffectRequest {
             regions,
             watched: Some(watched.to_vec()),
             batch: session.batch_of(multi, session.core.id),
         };
-        match session.core.run_wide(wide).await {
+        match session.core.run_effects(request).await {
             Some(batch) => reply.raw(batch.replies.as_bytes()),
             None => return Err(Refusal::new("ERR internal error")),
         }
@@ -258,10 +258,10 @@ async fn run_here(
 }
 
 impl Session {
-    fn regions_of_transaction(&self, multi: &Multi, watched: &[Watch]) -> Vec<RegionId> {
+    fn regions_of_transaction(&self, multi: &Multi, watched: &[Watch]) -> Vec<Place> {
         let map = &self.core.shared.map;
         let all = || (0..map.regions()).collect();
-        let mut regions: Vec<RegionId> = watched
+        let mut regions: Vec<Place> = watched
             .iter()
             .map(|watch| map.region_of(&watch.key))
             .collect();
@@ -289,7 +289,7 @@ impl Session {
 
     /// On a durable node: the one region of a transaction that can be part of an entry of its log,
     /// like any batch of commands: many share a sync then.
-    fn region_of_entry(&self, multi: &Multi) -> Option<RegionId> {
+    fn region_of_entry(&self, multi: &Multi) -> Option<Place> {
         let shared = &self.core.shared;
         if shared.durable.is_none() || !multi.writes {
             return None;
@@ -330,7 +330,7 @@ impl Session {
     }
 
     /// Runs a transaction as one batch of the log of its region.
-    async fn send_transaction(&mut self, region: RegionId, multi: &Multi, reply: &mut Reply) {
+    async fn send_transaction(&mut self, region: Place, multi: &Multi, reply: &mut Reply) {
         let core = self.core.clone();
         let mut batch = self.batch_of(multi, core.shared.map.core_of(region));
         batch.region = region;

@@ -6,7 +6,7 @@
 //!   slow         commands that wait: for regions, for time, for a file
 //!   pending      commands on other cores, replies in request order
 //!   exec         MULTI … EXEC          blocking   BLPOP and its kin
-//!   strays       commands for other nodes          away        the same, for those that wait
+//!   forwards     commands for other nodes          elsewhere   the same, for those that wait
 //!   everywhere   KEYS, SCAN … over all nodes       wrote       what WAIT is about
 //!   socket       the operating system's part
 //! ```
@@ -15,16 +15,16 @@
 //! it, so that a command can borrow its arguments from the read buffer and write its reply while
 //! it changes the session.
 
-mod ahead;
-mod away;
 mod blocking;
 mod connection;
+mod elsewhere;
 mod everywhere;
 mod exec;
+mod forwards;
 mod pending;
+mod prefetch;
 mod slow;
 mod socket;
-mod strays;
 mod turn;
 mod wrote;
 
@@ -38,11 +38,11 @@ use resp::Protocol;
 use crate::Shared;
 use crate::clients::Client;
 use crate::cluster::forward::Upstreams;
-use crate::cores::{Core, Held, RegionId};
+use crate::cores::{Core, Held, Place};
 
-use away::WatchedAway;
 pub(crate) use blocking::nil;
 pub use connection::{serve, serve_internal};
+use elsewhere::WatchedElsewhere;
 pub use exec::{Multi, Watch, exec};
 use wrote::Wrote;
 
@@ -76,7 +76,7 @@ pub struct Session {
     /// Its sessions with other nodes.
     upstreams: Option<Box<Upstreams>>,
     /// What is watched at another node.
-    watched_away: Option<WatchedAway>,
+    watched_elsewhere: Option<WatchedElsewhere>,
     /// Slots it has written to (cluster).
     pub wrote: Wrote,
     /// In MONITOR.
@@ -106,7 +106,7 @@ impl Session {
             readonly: false,
             redirects,
             upstreams: None,
-            watched_away: None,
+            watched_elsewhere: None,
             wrote: Wrote::default(),
             monitor: false,
             multi: None,
@@ -135,7 +135,7 @@ impl Session {
     /// Ends WATCH. The regions notice by themselves that nobody is interested any more.
     pub fn unwatch(&mut self) {
         self.watched.clear();
-        if let Some(away) = self.watched_away.take() {
+        if let Some(away) = self.watched_elsewhere.take() {
             self.upstreams().close(&away.address);
         }
     }
@@ -146,7 +146,7 @@ impl Session {
 
     /// Takes regions (ascending, each once) out of their cores; nothing else runs on them until
     /// [`Session::release`]. Inside EXEC: what EXEC holds.
-    pub async fn hold(&mut self, regions: &[RegionId]) -> Held {
+    pub async fn hold(&mut self, regions: &[Place]) -> Held {
         if let Some(held) = self.held.take() {
             return held;
         }
@@ -158,7 +158,7 @@ impl Session {
     /// Takes all regions of all cores. Nothing else runs on any of them until
     /// [`Session::release`]. Inside EXEC these are the regions EXEC holds already.
     pub async fn hold_all(&mut self) -> Held {
-        let all: Vec<RegionId> = (0..self.shared().map.regions()).collect();
+        let all: Vec<Place> = (0..self.shared().map.regions()).collect();
         self.hold(&all).await
     }
 

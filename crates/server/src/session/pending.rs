@@ -13,9 +13,9 @@ use command::{Command, Run, Traits};
 use resp::{Args, Reply};
 
 use super::Session;
-use super::strays::Strays;
-use crate::cluster::{Astray, Cluster, astray};
-use crate::cores::{Answer, Batch, Core, CoreId, RegionId, Ticket};
+use super::forwards::Forwards;
+use crate::cluster::{Cluster, NotRun, not_run};
+use crate::cores::{Answer, Batch, Core, CoreId, Place, Ticket};
 
 /// Commands, and bytes of them, after which a session waits for its replies before it reads on.
 const MAX_COMMANDS: usize = 1024;
@@ -27,9 +27,9 @@ enum Source {
     Here(usize),
     /// The next so many replies of a lane.
     Lane { lane: usize, commands: usize },
-    /// The reply of this stray.
-    Stray(usize),
-    /// As `Stray`, instead of the next reply of this lane.
+    /// The reply of this forward.
+    Forward(usize),
+    /// As `Forward`, instead of the next reply of this lane.
     Instead(usize, usize),
 }
 
@@ -55,7 +55,7 @@ pub struct Pending {
     /// A row of a table is to leave the cache.
     kicks: bool,
     /// Commands that are not for this node (cluster).
-    strays: Strays,
+    forwards: Forwards,
 }
 
 impl Pending {
@@ -76,15 +76,15 @@ impl Pending {
     }
 
     /// Whether a write for this region waits.
-    pub fn has_writes(&self, region: RegionId) -> bool {
+    pub fn has_writes(&self, region: Place) -> bool {
         let batch = self.batches.get(region).and_then(Option::as_ref);
         batch.is_some_and(|batch| batch.writes)
     }
 
     /// Whether a command for this slot has to be run elsewhere first (cluster).
     #[inline]
-    pub fn has_stray(&self, slot: Slot) -> bool {
-        !self.strays.is_empty() && self.strays.has_slot(slot)
+    pub fn has_forward(&self, slot: Slot) -> bool {
+        !self.forwards.is_empty() && self.forwards.has_slot(slot)
     }
 
     /// Adds a command for another core, or for the log.
@@ -126,7 +126,7 @@ impl Pending {
     }
 
     /// Adds a command that is not for this node.
-    pub fn push_stray(
+    pub fn push_forward(
         &mut self,
         session: &Session,
         slot: Slot,
@@ -135,10 +135,10 @@ impl Pending {
         out: &Reply,
     ) {
         self.kicks |= is_kick(session.core.shared.commands.row(stat));
-        let number = self.strays.push(stat, session.db, slot, args);
+        let number = self.forwards.push(stat, session.db, slot, args);
         self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
         self.note_output(out);
-        self.order.push(Source::Stray(number));
+        self.order.push(Source::Forward(number));
     }
 
     /// One more command, behind what is in the output.
@@ -179,9 +179,9 @@ impl Pending {
             }
         }
         if core.shared.cluster.is_some() {
-            self.find_strays(session);
-            if !self.strays.is_empty() {
-                self.strays.settle(session).await;
+            self.find_forwards(session);
+            if !self.forwards.is_empty() {
+                self.forwards.settle(session).await;
             }
         }
         self.stitch(&core, out);
@@ -189,15 +189,15 @@ impl Pending {
     }
 
     /// Commands that came back without having run: nobody leads, or somebody else does.
-    fn find_strays(&mut self, session: &Session) {
+    fn find_forwards(&mut self, session: &Session) {
         let runs = std::mem::take(&mut self.order);
         self.taken.clear();
         self.taken.resize(self.batches.len(), 0);
         for source in runs {
             let (lane, commands) = match source {
                 Source::Lane { lane, commands } => (lane, commands),
-                Source::Stray(number) => {
-                    self.strays.set_order(number, self.order.len());
+                Source::Forward(number) => {
+                    self.forwards.set_order(number, self.order.len());
                     self.order.push(source);
                     continue;
                 }
@@ -211,9 +211,9 @@ impl Pending {
             };
             self.taken[lane] = from + commands;
             for at in from..from + commands {
-                match self.stray_of(session, lane, at) {
+                match self.forward_of(session, lane, at) {
                     Some(number) => {
-                        self.strays.set_order(number, self.order.len());
+                        self.forwards.set_order(number, self.order.len());
                         // Its reply in the batch is passed over by `stitch`.
                         self.order.push(Source::Instead(lane, number));
                     }
@@ -223,12 +223,12 @@ impl Pending {
         }
     }
 
-    /// Puts a lane's command among the strays if it has not run; its number there.
-    fn stray_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
+    /// Puts a lane's command among the forwards if it has not run; its number there.
+    fn forward_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
         let batch = self.batches.get(lane)?.as_ref()?;
-        let hint = match astray(replies_of(batch, at, 1)) {
-            Some(Astray::Unsettled | Astray::Unready) => None,
-            Some(Astray::Moved(address)) if session.forwards() => Some(address.to_string()),
+        let hint = match not_run(replies_of(batch, at, 1)) {
+            Some(NotRun::LeaderChanging | NotRun::Unready) => None,
+            Some(NotRun::Moved(address)) if session.forwards() => Some(address.to_string()),
             _ => return None,
         };
         let &(stat, db) = batch.heads.get(at)?;
@@ -238,8 +238,8 @@ impl Pending {
             return None; // it may wait for long: its session sees to it
         }
         let slot = Cluster::slot_of(row, &args).ok()??;
-        let number = self.strays.push(stat as usize, db, slot, &args);
-        self.strays.set_hint(number, hint);
+        let number = self.forwards.push(stat as usize, db, slot, &args);
+        self.forwards.set_hint(number, hint);
         Some(number)
     }
 
@@ -263,17 +263,17 @@ impl Pending {
                     taken[lane] += commands;
                     whole.extend_from_slice(replies_of(batch, from, commands));
                 }
-                Source::Stray(number) => whole.extend_from_slice(self.strays.reply(number)),
+                Source::Forward(number) => whole.extend_from_slice(self.forwards.reply(number)),
                 Source::Instead(lane, number) => {
                     taken[lane] += 1;
-                    whole.extend_from_slice(self.strays.reply(number));
+                    whole.extend_from_slice(self.forwards.reply(number));
                 }
             }
         }
         whole.extend_from_slice(&out.as_bytes()[here..]);
         std::mem::swap(out.buffer_mut(), &mut whole);
         core.give_buffer(whole);
-        self.strays.clear();
+        self.forwards.clear();
         self.known = 0;
         self.commands = 0;
         self.bytes = 0;

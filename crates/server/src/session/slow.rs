@@ -16,8 +16,8 @@ use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
 use crate::cluster::{Cluster, Unserved};
 use crate::commands::LaterFn;
-use crate::cores::{Again, Batch, Call, Kept, RegionId, Tally, call_function};
-use crate::durable::Wide;
+use crate::cores::{Again, Batch, Call, CommandList, Place, Tally, call_function};
+use crate::durable::EffectRequest;
 use crate::shared::now_ms;
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         if self.work.session.shared().cluster.is_some() {
             self.chase(before).await?;
         }
-        self.work.hush();
+        self.work.suppress_reply();
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl Connection {
                 self.work.regions = regions;
             }
             Slow::HoldAll { stat } => {
-                let all: Vec<RegionId> = (0..self.work.session.shared().map.regions()).collect();
+                let all: Vec<Place> = (0..self.work.session.shared().map.regions()).collect();
                 self.run_held(stat, &all).await;
             }
             Slow::Cold => {
@@ -55,11 +55,11 @@ impl Connection {
                 }
                 self.again().await?;
             }
-            Slow::Unsure { region } => self.run_sure(region).await?,
+            Slow::Unconfirmed { region } => self.run_behind_barrier(region).await?,
             Slow::Scan { stat } => self.scan(stat, None).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
-            Slow::Away { slot } => self.say_away(slot),
+            Slow::Elsewhere { slot } => self.answer_elsewhere(slot),
             Slow::Everywhere { stat } => self.run_everywhere(stat).await?,
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Connection {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let step = self.work.dispatch(&args);
-        self.work.session.core.is_sure.set(false);
+        self.work.session.core.is_confirmed.set(false);
         match step {
             Step::Done => Ok(()),
             Step::Slow(slow) => {
@@ -81,14 +81,14 @@ impl Connection {
     }
 
     /// A read that needs proof that it may be answered here.
-    async fn run_sure(&mut self, region: RegionId) -> Result<(), Ended> {
+    async fn run_behind_barrier(&mut self, region: Place) -> Result<(), Ended> {
         let session = &self.work.session;
         let core = session.core.clone();
-        let sure = core.sure(region, session.readonly).await;
+        let sure = core.pass_read_barrier(region, session.readonly).await;
         core.begin_batch();
         match sure {
             Ok(()) => {
-                core.is_sure.set(true);
+                core.is_confirmed.set(true);
                 self.again().await
             }
             Err(why) => {
@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// A data command over regions that must be fetched or waited for.
-    pub(super) async fn run_held(&mut self, stat: usize, regions: &[RegionId]) {
+    pub(super) async fn run_held(&mut self, stat: usize, regions: &[Place]) {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let session = &self.work.session;
@@ -165,12 +165,12 @@ impl Connection {
             batch.replies.set_protocol(session.protocol);
             batch.commands.push(&args);
             batch.heads.push((stat as u16, session.db));
-            let wide = Wide {
+            let request = EffectRequest {
                 regions: regions.to_vec(),
                 watched: None,
                 batch,
             };
-            match core.run_wide(wide).await {
+            match core.run_effects(request).await {
                 Some(batch) => out.raw(batch.replies.as_bytes()),
                 None => core.refuse(&Refusal::new("ERR internal error"), out),
             }
@@ -237,7 +237,7 @@ impl Connection {
         let start = out.len();
         let (mut keys, mut found, enough) = (Vec::new(), 0, scan_count(&args));
         loop {
-            let region = (cursor >> CURSOR_BITS) as RegionId;
+            let region = (cursor >> CURSOR_BITS) as Place;
             let regions = map.scanned_with(region);
             let first = (regions.start as u64) << CURSOR_BITS;
             let command = with_cursor(&args, &(cursor - first).to_string());
@@ -300,7 +300,7 @@ impl Connection {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         if is_left_open {
-            let mut command = Kept::default();
+            let mut command = CommandList::default();
             command.push(&args);
             return self.later_while_open(stat, run, &command).await;
         }
@@ -317,7 +317,7 @@ impl Connection {
         &mut self,
         stat: usize,
         run: LaterFn,
-        command: &Kept,
+        command: &CommandList,
     ) -> Result<(), Ended> {
         let core = self.work.session.core.clone();
         let (work, input, socket) = (&mut self.work, &mut self.input, &mut self.socket);
@@ -367,8 +367,8 @@ impl super::Session {
 }
 
 /// The command with another cursor.
-pub(super) fn with_cursor(args: &Args<'_>, cursor: &str) -> Kept {
-    let mut kept = Kept::default();
+pub(super) fn with_cursor(args: &Args<'_>, cursor: &str) -> CommandList {
+    let mut kept = CommandList::default();
     let head = [args.at(0), cursor.as_bytes()];
     kept.push_all(head.into_iter().chain(args.iter_from(2)));
     kept

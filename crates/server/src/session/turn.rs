@@ -12,7 +12,7 @@ use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
 use crate::cluster::{Cluster, Leads};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
-use crate::cores::{Absent, Call, Cold, NOWHERE, RegionId, Route, route};
+use crate::cores::{Absent, Call, Cold, NOWHERE, Place, Route, route};
 use crate::shared::now_ms;
 use node::is_logged_as_given;
 
@@ -22,11 +22,11 @@ pub(super) struct Work {
     pub pending: Pending,
     pub out: Reply,
     /// Room for the regions of one command.
-    pub regions: Vec<RegionId>,
+    pub regions: Vec<Place>,
     /// What is to be fetched.
     pub cold: Option<Box<Cold>>,
     /// CLIENT REPLY is not on: the mode, and where in `out` the command's reply begins.
-    pub hush: Option<(ReplyMode, usize)>,
+    pub suppressed: Option<(ReplyMode, usize)>,
 }
 
 pub(super) enum Step {
@@ -61,11 +61,11 @@ pub(super) enum Slow {
     /// For keys that are not in memory, in `Work::cold`; then once more.
     Cold,
     /// For proof that a region may be read here; then once more (cluster).
-    Unsure {
-        region: RegionId,
+    Unconfirmed {
+        region: Place,
     },
     /// For a leader that is elsewhere, or not known yet (cluster).
-    Away {
+    Elsewhere {
         slot: Slot,
     },
     /// For all nodes (cluster).
@@ -103,14 +103,16 @@ impl Work {
         if let Some(cluster) = &shared.cluster
             && self.session.authenticated
         {
-            match whither(cluster, &self.session, &self.pending, row, args) {
-                Ok(Whither::Here) => {}
-                Ok(Whither::Elsewhere(slot)) => return self.dispatch_away(slot, stat, args),
-                Ok(Whither::Everywhere) if !self.pending.is_empty() => {
+            match destination(cluster, &self.session, &self.pending, row, args) {
+                Ok(Destination::Here) => {}
+                Ok(Destination::Elsewhere(slot)) => {
+                    return self.dispatch_elsewhere(slot, stat, args);
+                }
+                Ok(Destination::Everywhere) if !self.pending.is_empty() => {
                     return Step::Slow(Slow::Again);
                 }
-                Ok(Whither::Everywhere) => {
-                    self.hush_from_here();
+                Ok(Destination::Everywhere) => {
+                    self.suppress_from_here();
                     return Step::Slow(Slow::Everywhere { stat });
                 }
                 Err(refusal) => return self.reject(Some(stat), &refusal),
@@ -132,7 +134,7 @@ impl Work {
 
     /// A command whose slot is led by another node, or by nobody that is known (cluster).
     #[cold]
-    fn dispatch_away(&mut self, slot: Slot, stat: usize, args: &Args<'_>) -> Step {
+    fn dispatch_elsewhere(&mut self, slot: Slot, stat: usize, args: &Args<'_>) -> Step {
         let core = self.session.core.clone();
         let Some(cluster) = &core.shared.cluster else {
             return Step::Done;
@@ -148,21 +150,21 @@ impl Work {
             && !is_special(&self.session)
         {
             self.pending
-                .push_stray(&self.session, slot, stat, args, &self.out);
+                .push_forward(&self.session, slot, stat, args, &self.out);
             return Step::Done;
         }
         if !self.pending.is_empty() {
             return Step::Slow(Slow::Again);
         }
-        self.hush_from_here();
-        Step::Slow(Slow::Away { slot })
+        self.suppress_from_here();
+        Step::Slow(Slow::Elsewhere { slot })
     }
 
     /// The reply of the command that runs now is not to be sent, if CLIENT REPLY says so.
-    fn hush_from_here(&mut self) {
+    fn suppress_from_here(&mut self) {
         let mode = self.session.reply_mode;
         if mode != ReplyMode::On {
-            self.hush = Some((mode, self.out.len()));
+            self.suppressed = Some((mode, self.out.len()));
         }
     }
 
@@ -197,7 +199,7 @@ impl Work {
             feed_monitors(&self.session, row, args);
         }
         if quiet != ReplyMode::On {
-            self.hush = Some((quiet, self.out.len()));
+            self.suppressed = Some((quiet, self.out.len()));
         }
         let step = match row.run {
             Run::Read(_) | Run::Write(_) if quiet != ReplyMode::On => {
@@ -217,14 +219,14 @@ impl Work {
             Run::Session | Run::Container => self.run_session(number, stat, args),
         };
         if matches!(step, Step::Done) {
-            self.hush();
+            self.suppress_reply();
         }
         step
     }
 
     /// Drops the reply of a command that ran while CLIENT REPLY was not on.
-    pub fn hush(&mut self) {
-        let Some((mode, start)) = self.hush.take() else {
+    pub fn suppress_reply(&mut self) {
+        let Some((mode, start)) = self.suppressed.take() else {
             return;
         };
         match (mode, self.session.reply_mode) {
@@ -269,8 +271,8 @@ impl Work {
         if self.session.reply_mode != ReplyMode::On {
             // Nothing is pending then.
             let start = self.out.len() - refusal.text().len() - 3;
-            self.hush = Some((self.session.reply_mode, start));
-            self.hush();
+            self.suppressed = Some((self.session.reply_mode, start));
+            self.suppress_reply();
         }
         Step::Done
     }
@@ -340,7 +342,7 @@ impl Session {
 }
 
 /// Where a command of a cluster node's client runs.
-enum Whither {
+enum Destination {
     Here,
     /// By the leader of this slot, whoever that is.
     Elsewhere(Slot),
@@ -350,13 +352,13 @@ enum Whither {
 
 /// Looks at a command's keys.
 #[inline]
-fn whither(
+fn destination(
     cluster: &Cluster,
     session: &Session,
     pending: &Pending,
     row: &Command,
     args: &Args<'_>,
-) -> Result<Whither, Refusal> {
+) -> Result<Destination, Refusal> {
     let Some(slot) = Cluster::slot_of(row, args)? else {
         if let Some(refusal) = Cluster::refuses(row, args) {
             return Err(refusal);
@@ -365,8 +367,8 @@ fn whither(
             && session.multi.is_none()
             && matches!(row.keys, Keys::Everything | Keys::Cursor);
         return Ok(match is_everywhere {
-            true => Whither::Everywhere,
-            false => Whither::Here,
+            true => Destination::Everywhere,
+            false => Destination::Here,
         });
     };
     if row.is_write() {
@@ -377,15 +379,15 @@ fn whither(
         // WATCH sees to it by itself, what is queued is sent with EXEC.
         let is_later = session.multi.is_some() || matches!(row.run, Run::Session | Run::Container);
         let is_read_here = has_replica && session.readonly && !row.is_write();
-        let is_led_there = || pending.has_stray(slot) || cluster.is_led_there(slot);
+        let is_led_there = || pending.has_forward(slot) || cluster.is_led_there(slot);
         !is_later && !is_read_here && (!has_replica || is_led_there())
     } else {
         // As Redis: a command is not even queued where it could not run.
         !has_replica || session.multi.is_some() && cluster.is_led_there(slot)
     };
     match (is_elsewhere, Cluster::refuses(row, args)) {
-        (true, _) => Ok(Whither::Elsewhere(slot)),
-        (false, None) => Ok(Whither::Here),
+        (true, _) => Ok(Destination::Elsewhere(slot)),
+        (false, None) => Ok(Destination::Here),
         (false, Some(refusal)) => Err(refusal),
     }
 }
@@ -406,7 +408,7 @@ fn is_special(session: &Session) -> bool {
 fn run_data(
     session: &Session,
     (pending, out): (&mut Pending, &mut Reply),
-    (regions, cold): (&mut Vec<RegionId>, &mut Option<Box<Cold>>),
+    (regions, cold): (&mut Vec<Place>, &mut Option<Box<Cold>>),
     row: &Command,
     stat: usize,
     args: &Args<'_>,
@@ -490,7 +492,7 @@ fn run_data(
             }
             Step::Slow(Slow::Hold { stat })
         }
-        Err(Absent::Unconfirmed(region)) => Step::Slow(Slow::Unsure { region }),
+        Err(Absent::Unconfirmed(region)) => Step::Slow(Slow::Unconfirmed { region }),
         Err(Absent::Cold(what)) => {
             *cold = Some(what);
             Step::Slow(Slow::Cold)

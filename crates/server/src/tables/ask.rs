@@ -11,7 +11,7 @@ use table::rows::{Counts, DeadLetter};
 use table::scan::Overlay;
 use table::{RowId, Rows};
 
-use crate::cores::{Answer, Core, CoreId, Message, RegionId, Ticket};
+use crate::cores::{Answer, Core, CoreId, Message, Place, Ticket};
 
 #[derive(Debug, Clone)]
 pub enum Ask {
@@ -70,7 +70,7 @@ pub enum Told {
 /// What the leader of a region knows about its rows.
 #[derive(Debug, Clone, Default)]
 pub struct RegionNumbers {
-    pub region: RegionId,
+    pub region: Place,
     pub numbers: Numbers,
     pub has_lease: bool,
     /// By table id.
@@ -83,7 +83,7 @@ pub struct RegionNumbers {
 
 /// A question and where its answer goes.
 pub struct Asked {
-    region: RegionId,
+    region: Place,
     ask: Ask,
     from: CoreId,
     ticket: usize,
@@ -102,7 +102,7 @@ impl Core {
     /// Asks the leader of a region of this node; refused with where to go if it is led elsewhere.
     pub(crate) async fn ask_table(
         self: &Rc<Self>,
-        region: RegionId,
+        region: Place,
         ask: Ask,
     ) -> Result<Told, Refusal> {
         let owner = self.shared.map.core_of(region);
@@ -140,7 +140,7 @@ impl Core {
         });
     }
 
-    async fn answer_table(self: &Rc<Self>, region: RegionId, ask: Ask) -> Result<Told, Refusal> {
+    async fn answer_table(self: &Rc<Self>, region: Place, ask: Ask) -> Result<Told, Refusal> {
         if let Ask::Bring(rows) = ask {
             let failed = self.bring_rows(region, rows).await;
             return match failed.into_iter().next() {
@@ -168,9 +168,9 @@ impl Core {
         }
     }
 
-    fn answer_now(self: &Rc<Self>, id: RegionId, ask: &Ask) -> Now {
+    fn answer_now(self: &Rc<Self>, id: Place, ask: &Ask) -> Now {
         let now_ms = self.now_ms();
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         let is_used = home.is_used(id);
         let Some(region) = home.region_mut(id) else {
             return match is_used {

@@ -11,7 +11,7 @@ use table::RowId;
 use table::leader::End;
 
 use super::ask::{Ask, Told};
-use crate::cores::{Answer, Call, Core, Held, RegionId, Ticket};
+use crate::cores::{Answer, Call, Core, Held, Place, Ticket};
 
 /// How long a row may take to come from SQL.
 const LOAD_MS: u64 = 5_000;
@@ -20,7 +20,7 @@ impl Core {
     /// Waits until rows of a region of this core are cached; those that cannot be had, and why.
     pub(crate) async fn bring_rows(
         self: &Rc<Self>,
-        region: RegionId,
+        region: Place,
         rows: Vec<RowId>,
     ) -> Vec<(RowId, Refusal)> {
         self.follow_catalogue(region).await;
@@ -41,13 +41,13 @@ impl Core {
     /// False while the region is lent.
     fn want_rows(
         self: &Rc<Self>,
-        region: RegionId,
+        region: Place,
         rows: &[RowId],
         waiting: &mut Vec<(RowId, Ticket)>,
         failed: &mut Vec<(RowId, Refusal)>,
     ) -> bool {
         self.tend(region);
-        let mut home = self.home.borrow_mut();
+        let mut home = self.regions.borrow_mut();
         if home.region_mut(region).is_none() {
             return !home.is_used(region);
         }
@@ -96,15 +96,15 @@ impl Core {
     }
 
     /// Waits until the leader's region knows all tables this node knows.
-    pub(crate) async fn follow_catalogue(self: &Rc<Self>, region: RegionId) {
+    pub(crate) async fn follow_catalogue(self: &Rc<Self>, region: Place) {
         loop {
             self.tend(region);
             let version = self.shared.catalogue_version();
-            let is_behind = match self.home.borrow_mut().region_mut(region) {
+            let is_behind = match self.regions.borrow_mut().region_mut(region) {
                 Some(region) => region.is_behind(version),
                 None => true,
             };
-            let is_used = self.home.borrow_mut().is_used(region);
+            let is_used = self.regions.borrow_mut().is_used(region);
             if !is_behind || !is_used || self.is_stopping() {
                 return;
             }
@@ -122,7 +122,7 @@ impl Core {
             return;
         }
         let catalogue = self.shared.catalogue.load_full();
-        let mut wanted: Vec<(RegionId, RowId)> = Vec::new();
+        let mut wanted: Vec<(Place, RowId)> = Vec::new();
         for (row, db, args) in commands {
             row.each_key(db, &args, &mut |db, key| {
                 if db == 0

@@ -13,7 +13,7 @@ use table::leader::Numbers;
 use table::rows::{Counts, DeadLetter};
 
 use super::{Ask, Told};
-use crate::cores::{Core, NOWHERE, RegionId};
+use crate::cores::{Core, NOWHERE, Place};
 use crate::shared::now_ms;
 
 /// For a region to say something; one without a majority does not.
@@ -176,7 +176,7 @@ async fn ask_all(
 }
 
 /// The regions of this node and their slots.
-fn places(core: &Core) -> BTreeMap<RegionId, usize> {
+fn places(core: &Core) -> BTreeMap<Place, usize> {
     let mut places = BTreeMap::new();
     for slot in 0..SLOT_COUNT {
         let region = core.shared.map.region_of_slot(slot);

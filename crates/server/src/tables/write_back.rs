@@ -7,7 +7,7 @@ use node::{RowsRequest, Said};
 use table::Table;
 use table::leader::Action;
 
-use crate::cores::{Answer, Core, Message, RegionId};
+use crate::cores::{Answer, Core, Message, Place};
 
 /// Between two looks at the regions: while rows wait for something, and else.
 const BUSY: Duration = Duration::from_millis(5);
@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// An answer of SQL, on its way to the core that asked.
 pub struct SqlAnswer {
-    place: RegionId,
+    place: Place,
     /// The write-back that asked, and the number of its request.
     write_back: u64,
     number: u64,
@@ -111,11 +111,11 @@ impl Core {
             return false;
         }
         self.hear_sql();
-        let places: Vec<RegionId> = self.home.borrow().places().collect();
+        let places: Vec<Place> = self.regions.borrow().places().collect();
         let mut is_busy = false;
         for place in places {
             self.tend(place);
-            let mut home = self.home.borrow_mut();
+            let mut home = self.regions.borrow_mut();
             let Some(region) = home.region_mut(place) else {
                 continue;
             };

@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!   batches come back ─► replies that say MOVED, TRYAGAIN ─┐
-//!   dispatch knows that another node leads ────────────────┴─► strays, in request order
+//!   dispatch knows that another node leads ────────────────┴─► forwards, in request order
 //!        ─► by slot: a region here │ another node │ nobody yet: once more, until one has answered
 //! ```
 //!
-//! *Invariant*: commands of one slot run in the order they were sent: strays run when everything of
-//! the session on this node's cores is done, and behind a stray its slot's commands are strays, too.
+//! *Invariant*: commands of one slot run in the order they were sent: forwards run when everything of
+//! the session on this node's cores is done, and behind a forward its slot's commands are forwards, too.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,8 +24,8 @@ use resp::{Args, Reply};
 
 use super::Session;
 use crate::cluster::forward::{Introduction, encode_args};
-use crate::cluster::{Astray, Cluster, Leads, PATIENCE_MS, astray, no_leader};
-use crate::cores::{Answer, Batch, Core, Kept, NOWHERE, RegionId};
+use crate::cluster::{Cluster, Leads, NotRun, PATIENCE_MS, no_leader, not_run};
+use crate::cores::{Answer, Batch, CommandList, Core, NOWHERE, Place};
 use node::in_doubt;
 
 /// Between two looks for a leader.
@@ -38,12 +38,12 @@ const DEPOSED: Duration = Duration::from_millis(1_000);
 const SILENT: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-pub struct Strays {
-    commands: Kept,
-    heads: Vec<Stray>,
+pub struct Forwards {
+    commands: CommandList,
+    heads: Vec<Forward>,
 }
 
-struct Stray {
+struct Forward {
     stat: u16,
     db: DbIndex,
     slot: Slot,
@@ -56,14 +56,14 @@ struct Stray {
     unready: Option<Bytes>,
 }
 
-/// Where strays go next.
+/// Where forwards go next.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    Place(RegionId),
+    Place(Place),
     Node(String),
 }
 
-impl Strays {
+impl Forwards {
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
@@ -74,13 +74,13 @@ impl Strays {
     }
 
     pub fn has_slot(&self, slot: Slot) -> bool {
-        self.heads.iter().any(|stray| stray.slot == slot)
+        self.heads.iter().any(|forward| forward.slot == slot)
     }
 
     /// Adds a command; its number.
     pub fn push(&mut self, stat: usize, db: DbIndex, slot: Slot, args: &Args<'_>) -> usize {
         self.commands.push(args);
-        self.heads.push(Stray {
+        self.heads.push(Forward {
             stat: stat as u16,
             db,
             slot,
@@ -93,15 +93,15 @@ impl Strays {
     }
 
     pub fn set_order(&mut self, number: usize, order: usize) {
-        if let Some(stray) = self.heads.get_mut(number) {
-            stray.order = order;
+        if let Some(forward) = self.heads.get_mut(number) {
+            forward.order = order;
         }
     }
 
     /// The one asked said who leads.
     pub fn set_hint(&mut self, number: usize, hint: Option<String>) {
-        if let Some(stray) = self.heads.get_mut(number) {
-            stray.hint = hint;
+        if let Some(forward) = self.heads.get_mut(number) {
+            forward.hint = hint;
         }
     }
 
@@ -169,11 +169,11 @@ impl Strays {
         let mut groups: Vec<(Target, Vec<usize>)> = Vec::new();
         let mut known: BTreeMap<Slot, Leads> = BTreeMap::new();
         for &number in waiting {
-            let Some(stray) = self.heads.get_mut(number) else {
+            let Some(forward) = self.heads.get_mut(number) else {
                 continue;
             };
-            let slot = stray.slot;
-            let hint = stray.hint.take().filter(|_| session.forwards());
+            let slot = forward.slot;
+            let hint = forward.hint.take().filter(|_| session.forwards());
             let leads = known.entry(slot).or_insert_with(|| match hint {
                 Some(address) if !cluster.is_me(&address) => Leads::There(address),
                 _ => cluster.leads(slot),
@@ -198,7 +198,7 @@ impl Strays {
     }
 
     /// Tries a region of this node.
-    async fn run_here(&mut self, session: &Session, place: RegionId, numbers: &[usize]) {
+    async fn run_here(&mut self, session: &Session, place: Place, numbers: &[usize]) {
         let core = &session.core;
         let target = core.shared.map.core_of(place);
         let mut batch = Batch::new(core.id, target, session.client.requester.clone());
@@ -206,11 +206,11 @@ impl Strays {
         batch.readonly = session.readonly;
         batch.replies.set_protocol(session.protocol);
         for &number in numbers {
-            if let Some(stray) = self.heads.get(number) {
-                let row = core.shared.commands.row(stray.stat as usize);
+            if let Some(forward) = self.heads.get(number) {
+                let row = core.shared.commands.row(forward.stat as usize);
                 batch.writes |= row.is_write();
                 batch.commands.push(&self.commands.args(number));
-                batch.heads.push((stray.stat, stray.db));
+                batch.heads.push((forward.stat, forward.db));
             }
         }
         let Answer::Batch(batch) = core.send_batch(batch).await.await else {
@@ -269,13 +269,14 @@ impl Strays {
         }
         // The connection ended: a write may have happened. A read is asked again, unless such a
         // write stood behind it: it would see too much.
-        let is_write = |stray: &Stray| core.shared.commands.row(stray.stat as usize).is_write();
+        let is_write =
+            |forward: &Forward| core.shared.commands.row(forward.stat as usize).is_write();
         let doubtful = |slot: Slot, from: usize| {
             lost.get(from..)
                 .unwrap_or_default()
                 .iter()
                 .filter_map(|&it| self.heads.get(it))
-                .any(|stray| stray.slot == slot && is_write(stray))
+                .any(|forward| forward.slot == slot && is_write(forward))
         };
         let unsure: Vec<usize> = (0..)
             .zip(lost)
@@ -291,33 +292,33 @@ impl Strays {
     }
 
     fn on_reply(&mut self, session: &Session, number: usize, reply: Bytes) {
-        let Some(stray) = self.heads.get_mut(number) else {
+        let Some(forward) = self.heads.get_mut(number) else {
             return;
         };
-        match astray(&reply) {
-            Some(Astray::Unsettled) => stray.unready = None,
-            Some(Astray::Unready) => stray.unready = Some(reply),
-            Some(Astray::Moved(address)) if session.forwards() => {
-                stray.hint = Some(address.into());
+        match not_run(&reply) {
+            Some(NotRun::LeaderChanging) => forward.unready = None,
+            Some(NotRun::Unready) => forward.unready = Some(reply),
+            Some(NotRun::Moved(address)) if session.forwards() => {
+                forward.hint = Some(address.into());
             }
-            _ => stray.reply = Some(reply),
+            _ => forward.reply = Some(reply),
         }
     }
 
     /// It has waited long enough.
     fn give_up(&mut self, core: &Rc<Core>, session: &Session, number: usize) {
-        let stray = self.heads.get_mut(number);
-        match stray.map(|stray| (stray.unready.take(), stray)) {
-            Some((Some(reply), stray)) => stray.reply = Some(reply),
+        let forward = self.heads.get_mut(number);
+        match forward.map(|forward| (forward.unready.take(), forward)) {
+            Some((Some(reply), forward)) => forward.reply = Some(reply),
             _ => self.refuse(core, session, number, &no_leader()),
         }
     }
 
     fn refuse(&mut self, core: &Rc<Core>, session: &Session, number: usize, refusal: &Refusal) {
-        if let Some(stray) = self.heads.get_mut(number) {
+        if let Some(forward) = self.heads.get_mut(number) {
             let mut reply = Reply::new(session.protocol);
             core.refuse(refusal, &mut reply);
-            stray.reply = Some(reply.into_bytes().into());
+            forward.reply = Some(reply.into_bytes().into());
         }
     }
 }

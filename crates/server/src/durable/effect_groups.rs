@@ -25,7 +25,7 @@ use node::{Requester, in_doubt, too_large};
 use resp::Args;
 
 use super::large::Unkept;
-use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Ran, RegionId, Ticket};
+use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Place, Ran, Ticket};
 use crate::session::{Watch, nil};
 
 /// Bounds of a group: the rest is the next one.
@@ -36,8 +36,8 @@ const MOST_BYTES: usize = 1024 * 1024;
 const MOST_ROWS_BYTES: usize = 16 * 1024 * 1024;
 
 /// Commands that run together over regions that are held.
-pub struct Wide {
-    pub regions: Vec<RegionId>,
+pub struct EffectRequest {
+    pub regions: Vec<Place>,
     /// EXEC: the keys that must not have changed.
     pub watched: Option<Vec<Watch>>,
     pub batch: BatchBox,
@@ -45,15 +45,15 @@ pub struct Wide {
 
 /// Those that wait on a core.
 #[derive(Default)]
-pub struct Line {
-    waiting: RefCell<VecDeque<Wide>>,
+pub struct EffectQueue {
+    waiting: RefCell<VecDeque<EffectRequest>>,
     /// Those who were too much together; before the others, each a group.
-    alone: RefCell<VecDeque<Wide>>,
+    alone: RefCell<VecDeque<EffectRequest>>,
     /// A task is at it.
     running: Cell<bool>,
 }
 
-impl Line {
+impl EffectQueue {
     fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty() && self.alone.borrow().is_empty()
     }
@@ -62,7 +62,7 @@ impl Line {
 /// Those being run. Dropped, they are answered, come what may.
 struct Group<'a> {
     core: &'a Rc<Core>,
-    members: Vec<Wide>,
+    members: Vec<EffectRequest>,
     /// Nobody else joins it.
     is_alone: bool,
 }
@@ -72,29 +72,29 @@ impl Drop for Group<'_> {
         if std::thread::panicking() {
             self.refuse(&Refusal::new("ERR internal error"));
         }
-        for wide in self.members.drain(..) {
-            self.core.finish_batch(wide.batch);
+        for request in self.members.drain(..) {
+            self.core.finish_batch(request.batch);
         }
     }
 }
 
 impl Group<'_> {
-    fn regions(&self) -> Vec<RegionId> {
-        let all = self.members.iter().flat_map(|wide| &wide.regions);
+    fn regions(&self) -> Vec<Place> {
+        let all = self.members.iter().flat_map(|request| &request.regions);
         all.copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Takes those in line, as many as fit; once `regions` are held only those that need no others.
-    fn fill(&mut self, regions: Option<&[RegionId]>) {
+    fn fill(&mut self, regions: Option<&[Place]>) {
         if regions.is_none() {
-            let next = self.core.wide.alone.borrow_mut().pop_front();
+            let next = self.core.effect_queue.alone.borrow_mut().pop_front();
             self.is_alone = next.is_some();
             self.members.extend(next);
         }
         if self.is_alone {
             return;
         }
-        let mut line = self.core.wide.waiting.borrow_mut();
+        let mut line = self.core.effect_queue.waiting.borrow_mut();
         let mut bytes: usize = self.members.iter().map(size_of_batch).sum();
         while let Some(next) = line.front() {
             let fits = regions.is_none_or(|held| next.regions.iter().all(|id| held.contains(id)));
@@ -109,40 +109,43 @@ impl Group<'_> {
     /// Those whose region is led elsewhere (cluster) are told so; FLUSHALL is for what is led here.
     fn redirect(&mut self, held: &Held) {
         let core = self.core;
-        let is_held = |wide: &mut Wide| {
-            let mut needed: Vec<RegionId> = Vec::new();
-            for (at, &(stat, _)) in wide.batch.heads.iter().enumerate() {
+        let is_held = |request: &mut EffectRequest| {
+            let mut needed: Vec<Place> = Vec::new();
+            for (at, &(stat, _)) in request.batch.heads.iter().enumerate() {
                 let row = core.shared.commands.row(stat as usize);
                 if row.keys != Keys::Everything {
-                    needed.extend(core.regions_of(row, &wide.batch.commands.args(at)));
+                    needed.extend(core.regions_of(row, &request.batch.commands.args(at)));
                 }
             }
-            let watched = wide.watched.iter().flatten();
+            let watched = request.watched.iter().flatten();
             needed.extend(watched.map(|watch| core.shared.map.region_of(&watch.key)));
             held.has_places(needed.into_iter())
         };
-        let gone: Vec<Wide> = self.members.extract_if(.., |wide| !is_held(wide)).collect();
-        for wide in gone {
+        let gone: Vec<EffectRequest> = self
+            .members
+            .extract_if(.., |request| !is_held(request))
+            .collect();
+        for request in gone {
             self.core
-                .redirect_batch(wide.batch, node::Unserved::Elsewhere);
+                .redirect_batch(request.batch, node::Unserved::Elsewhere);
         }
     }
 
     /// These regions have not kept what was done to them: those of the group that needed one of them are told.
-    fn refuse_in(&mut self, lost: &[(RegionId, Refusal)]) {
-        for wide in &mut self.members {
-            if let Some(refusal) = fate(&wide.regions, lost) {
-                wide.batch.replies.truncate(0);
-                self.core.refuse(&refusal, &mut wide.batch.replies);
+    fn refuse_in(&mut self, lost: &[(Place, Refusal)]) {
+        for request in &mut self.members {
+            if let Some(refusal) = fate(&request.regions, lost) {
+                request.batch.replies.truncate(0);
+                self.core.refuse(&refusal, &mut request.batch.replies);
             }
         }
     }
 
     /// Those behind the first so many have not run: they are the next in line.
     fn put_back_from(&mut self, ran: usize) {
-        let mut line = self.core.wide.waiting.borrow_mut();
-        for wide in self.members.drain(ran..).rev() {
-            line.push_front(wide);
+        let mut line = self.core.effect_queue.waiting.borrow_mut();
+        for request in self.members.drain(ran..).rev() {
+            line.push_front(request);
         }
     }
 
@@ -152,25 +155,25 @@ impl Group<'_> {
         if self.members.len() < 2 {
             return self.refuse(&too_large());
         }
-        for wide in &mut self.members {
-            wide.batch.replies.truncate(0);
+        for request in &mut self.members {
+            request.batch.replies.truncate(0);
         }
-        let mut alone = self.core.wide.alone.borrow_mut();
+        let mut alone = self.core.effect_queue.alone.borrow_mut();
         alone.extend(self.members.drain(..));
     }
 
     /// All of it comes to this.
     fn refuse(&mut self, refusal: &Refusal) {
-        for wide in &mut self.members {
-            wide.batch.replies.truncate(0);
-            self.core.refuse(refusal, &mut wide.batch.replies);
+        for request in &mut self.members {
+            request.batch.replies.truncate(0);
+            self.core.refuse(refusal, &mut request.batch.replies);
         }
     }
 }
 
 /// What to say of a command on these regions, some of which did not keep it. A word that nothing has happened is for
 /// all of them or for none: clients try again by themselves.
-fn fate(regions: &[RegionId], lost: &[(RegionId, Refusal)]) -> Option<Refusal> {
+fn fate(regions: &[Place], lost: &[(Place, Refusal)]) -> Option<Refusal> {
     let mut of_these = lost.iter().filter(|(id, _)| regions.contains(id));
     let (_, refusal) = of_these.next()?;
     match regions.len() {
@@ -179,19 +182,22 @@ fn fate(regions: &[RegionId], lost: &[(RegionId, Refusal)]) -> Option<Refusal> {
     }
 }
 
-fn size_of_batch(wide: &Wide) -> usize {
-    wide.batch.commands.size_bytes()
+fn size_of_batch(request: &EffectRequest) -> usize {
+    request.batch.commands.size_bytes()
 }
 
 impl Core {
     /// Runs a batch over all its regions at once, with those of others; its reply is in the batch
     /// that comes back. `None` if the node ends before.
-    pub(crate) async fn run_wide(self: &Rc<Self>, mut wide: Wide) -> Option<BatchBox> {
-        self.bring_named(self.commands_of(&wide.batch)).await;
+    pub(crate) async fn run_effects(
+        self: &Rc<Self>,
+        mut request: EffectRequest,
+    ) -> Option<BatchBox> {
+        self.bring_named(self.commands_of(&request.batch)).await;
         let ticket = Ticket::new(self);
-        wide.batch.ticket = ticket.number();
-        self.wide.waiting.borrow_mut().push_back(wide);
-        self.serve_wide();
+        request.batch.ticket = ticket.number();
+        self.effect_queue.waiting.borrow_mut().push_back(request);
+        self.serve_effects();
         match ticket.await {
             Answer::Batch(batch) => Some(batch),
             _ => None,
@@ -199,13 +205,13 @@ impl Core {
     }
 
     /// Starts the task, unless it runs.
-    fn serve_wide(self: &Rc<Self>) {
-        if self.wide.running.replace(true) {
+    fn serve_effects(self: &Rc<Self>) {
+        if self.effect_queue.running.replace(true) {
             return;
         }
         let core = self.clone();
         let task = tokio::task::spawn_local(async move {
-            while !core.wide.is_empty() {
+            while !core.effect_queue.is_empty() {
                 core.run_group().await;
             }
         });
@@ -213,9 +219,9 @@ impl Core {
         tokio::task::spawn_local(async move {
             // However it ended: a command that broke must not stop those behind it.
             let _ = task.await;
-            core.wide.running.set(false);
-            if !core.wide.is_empty() {
-                core.serve_wide();
+            core.effect_queue.running.set(false);
+            if !core.effect_queue.is_empty() {
+                core.serve_effects();
             }
         });
     }
@@ -257,8 +263,8 @@ impl Core {
         };
         group.fill(Some(&regions));
         let mut ran = 0;
-        for wide in &mut group.members {
-            held.run_wide(wide).await;
+        for request in &mut group.members {
+            held.run_effects(request).await;
             ran += 1;
             if held.unsettled_bytes() > MOST_ROWS_BYTES {
                 break;
@@ -291,13 +297,13 @@ fn call<'a>(core: &'a Core, client: &'a Arc<Requester>, (stat, db): (u16, DbInde
 impl Held {
     /// Fetches the keys the group names; the rows of big collections that are cold, unless they were
     /// fetched often enough.
-    async fn prepare(&mut self, group: &[Wide], again: Again) -> Vec<ColdRows> {
+    async fn prepare(&mut self, group: &[EffectRequest], again: Again) -> Vec<ColdRows> {
         let core = self.core().clone();
         let mut cold = Vec::new();
-        for wide in group {
-            for (at, &head) in wide.batch.heads.iter().enumerate() {
-                let args = wide.batch.commands.args(at);
-                let call = call(&core, &wide.batch.client, head);
+        for request in group {
+            for (at, &head) in request.batch.heads.iter().enumerate() {
+                let args = request.batch.commands.args(at);
+                let call = call(&core, &request.batch.client, head);
                 self.load_named(&call, &args).await;
                 if again.stops() && call.row.is_write() {
                     core.again.set(again);
@@ -308,16 +314,16 @@ impl Held {
         cold
     }
 
-    async fn run_wide(&mut self, wide: &mut Wide) {
+    async fn run_effects(&mut self, request: &mut EffectRequest) {
         let core = self.core().clone();
         let writes = core
-            .commands_of(&wide.batch)
+            .commands_of(&request.batch)
             .any(|(row, ..)| row.is_write());
-        let batch = &mut *wide.batch;
+        let batch = &mut *request.batch;
         if writes && let Some(refusal) = core.stopped() {
             return core.refuse(&refusal, &mut batch.replies);
         }
-        if let Some(watched) = &wide.watched {
+        if let Some(watched) = &request.watched {
             let keys = watched.iter().map(|watch| (watch.db, watch.key.clone()));
             self.load_missing_of(keys.collect()).await;
             if self.has_changed(watched) || self.has_touched(watched) {

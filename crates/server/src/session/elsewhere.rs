@@ -18,14 +18,14 @@ use resp::{Args, Reply};
 use super::Session;
 use super::connection::{Connection, Ended};
 use super::exec::Multi;
-use super::strays::{PAUSE, is_over};
+use super::forwards::{PAUSE, is_over};
 use crate::clients::Unblock;
 use crate::cluster::forward::{Upstream, encode, encode_args};
-use crate::cluster::{Astray, Cluster, Leads, astray, no_leader};
+use crate::cluster::{Cluster, Leads, NotRun, no_leader, not_run};
 use node::{in_doubt, try_again};
 
 /// Keys that are watched at another node.
-pub(super) struct WatchedAway {
+pub(super) struct WatchedElsewhere {
     pub address: String,
     pub slot: Slot,
     serial: u64,
@@ -37,7 +37,7 @@ const UNBLOCK: Duration = Duration::from_millis(20);
 
 impl Connection {
     /// Says who leads a slot, which [`Connection::chase`] hears first.
-    pub(super) fn say_away(&mut self, slot: Slot) {
+    pub(super) fn answer_elsewhere(&mut self, slot: Slot) {
         let core = self.work.session.core.clone();
         if let Some(cluster) = &core.shared.cluster {
             core.refuse(&cluster.moved(slot), &mut self.work.out);
@@ -54,14 +54,14 @@ impl Connection {
             let reply = self.work.out.as_bytes().get(before..).unwrap_or_default();
             let session = &self.work.session;
             let is_over = Instant::now() > until;
-            let address = match astray(reply) {
+            let address = match not_run(reply) {
                 None => return Ok(()),
-                Some(Astray::Moved(_)) if !session.forwards() => {
+                Some(NotRun::Moved(_)) if !session.forwards() => {
                     return self.abort_multi();
                 }
-                Some(Astray::Unready) if is_over => return self.abort_multi(),
-                Some(Astray::Moved(address)) => Some(address.to_string()),
-                Some(Astray::Unsettled | Astray::Unready) => None,
+                Some(NotRun::Unready) if is_over => return self.abort_multi(),
+                Some(NotRun::Moved(address)) => Some(address.to_string()),
+                Some(NotRun::LeaderChanging | NotRun::Unready) => None,
             };
             let core = session.core.clone();
             self.work.out.truncate(before);
@@ -328,7 +328,10 @@ impl Session {
         let cross = Refusal::new("CROSSSLOT Keys in request don't hash to the same slot");
         let of_other_slot = |key: &[u8]| base::slot::slot_of(key) != slot;
         if self.watched.iter().any(|watch| of_other_slot(&watch.key))
-            || self.watched_away.as_ref().is_some_and(|it| it.slot != slot)
+            || self
+                .watched_elsewhere
+                .as_ref()
+                .is_some_and(|it| it.slot != slot)
         {
             return Err(cross);
         }
@@ -356,14 +359,14 @@ impl Session {
                 let is_well = asked.await.is_ok();
                 if let (true, Some(answer)) = (is_well, replies.pop()) {
                     self.upstreams().give(&address, upstream);
-                    match astray(&answer) {
-                        Some(Astray::Moved(other)) => hint = Some(other.into()),
-                        Some(Astray::Unsettled) => {}
+                    match not_run(&answer) {
+                        Some(NotRun::Moved(other)) => hint = Some(other.into()),
+                        Some(NotRun::LeaderChanging) => {}
                         // That node has waited already.
-                        Some(Astray::Unready) | None => {
+                        Some(NotRun::Unready) | None => {
                             // What was watched elsewhere before is broken: EXEC notices, because
                             // that is another connection, or no longer the leader.
-                            self.watched_away.get_or_insert(WatchedAway {
+                            self.watched_elsewhere.get_or_insert(WatchedElsewhere {
                                 address,
                                 slot,
                                 serial,
@@ -381,7 +384,7 @@ impl Session {
 
     /// EXEC, if another node leads the transaction's slot: its reply is written; `None` to run it
     /// here.
-    pub(super) async fn exec_away(
+    pub(super) async fn exec_elsewhere(
         &mut self,
         multi: &Multi,
         watched: bool,
@@ -391,7 +394,7 @@ impl Session {
         let Some(cluster) = self.shared().cluster.clone() else {
             return Ok(None);
         };
-        let away = self.watched_away.take();
+        let away = self.watched_elsewhere.take();
         let Some(slot) = multi.slot.or(away.as_ref().map(|it| it.slot)) else {
             return Ok(None);
         };
@@ -425,15 +428,17 @@ impl Session {
             let count = multi.len() + 2;
             let answer = match self.ask(&address, slot, &request, count).await {
                 Ok(mut replies) => {
-                    let refused = replies.iter().find_map(|it| astray(it).map(|_| it.clone()));
+                    let refused = replies
+                        .iter()
+                        .find_map(|it| not_run(it).map(|_| it.clone()));
                     refused.or_else(|| replies.pop())
                 }
                 Err(Lost::Sent) if multi.writes => return Err(in_doubt()),
                 Err(_) => None,
             };
-            match (answer.as_deref().map(astray), answer.as_ref()) {
+            match (answer.as_deref().map(not_run), answer.as_ref()) {
                 // That node has waited already.
-                (Some(None | Some(Astray::Unready)), Some(answer)) => {
+                (Some(None | Some(NotRun::Unready)), Some(answer)) => {
                     reply.raw(answer);
                     return Ok(Some(()));
                 }
@@ -441,7 +446,7 @@ impl Session {
                     reply.null_array();
                     return Ok(Some(()));
                 }
-                (Some(Some(Astray::Moved(other))), _) => hint = Some(other.into()),
+                (Some(Some(NotRun::Moved(other))), _) => hint = Some(other.into()),
                 _ => {}
             }
             tokio::time::sleep(PAUSE).await;
