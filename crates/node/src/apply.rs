@@ -425,3 +425,7 @@ fn executing(committed: &replica::Committed) -> Executing<'_> {
         payload: &committed.payload,
     }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

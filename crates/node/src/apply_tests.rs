@@ -1,0 +1,288 @@
+//! Entries on a region whose store is busy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::Refusal;
+use keyspace::rows::{
+    Changes, Family, MapStore, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
+};
+use keyspace::{Expire, Keyspace, Tuning, Txn, View};
+use replica::entry::rows_payload;
+use replica::{MapLog, Members, Ready, Replica, ReplicaConfig};
+
+use super::*;
+use crate::member::EffectsOf;
+use crate::{Batch, Catalogue, Host, Map, Member, Progress, Requester, Seeds, Specs};
+
+const HOME: u64 = 1;
+
+/// Takes nothing while it is told so.
+#[derive(Default)]
+struct Slow {
+    rows: MapStore,
+    is_busy: AtomicBool,
+}
+
+impl RowSource for Slow {
+    fn get(
+        &self,
+        family: Family,
+        key: &[u8],
+        tier: Tier,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, RowError> {
+        self.rows.get(family, key, tier, found)
+    }
+
+    fn scan(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: &[u8],
+        descending: bool,
+        tier: Tier,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), RowError> {
+        self.rows.scan(family, from, to, descending, tier, each)
+    }
+}
+
+impl RowStore for Slow {
+    fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        match self.is_busy.load(Ordering::SeqCst) {
+            true => Err(WriteError::Busy),
+            false => self.rows.write(changes),
+        }
+    }
+
+    fn checkpoint(&self) -> Result<(), RowError> {
+        self.rows.checkpoint()
+    }
+
+    fn snapshot(&self) -> Arc<dyn RowSource> {
+        self.rows.snapshot()
+    }
+
+    fn set_alive(&self, alive: &[(u64, u64)]) {
+        self.rows.set_alive(alive);
+    }
+
+    fn start_compaction(&self) {}
+
+    fn tidy(&self, _everything: bool) {}
+
+    fn stop_tidying(&self) {}
+
+    fn stats(&self) -> StoreStats {
+        self.rows.stats()
+    }
+}
+
+struct Healthy;
+
+impl Host for Healthy {
+    fn fail(&self, reason: &str) {
+        panic!("{reason}");
+    }
+
+    fn failure(&self) -> Option<Refusal> {
+        None
+    }
+}
+
+/// A core of a node alone with one region; its log is on disk as soon as it is written.
+struct OneRegion {
+    store: Arc<Slow>,
+    owned: OwnedRegions,
+    specs: Specs,
+    map: Map,
+    tuning: Tuning,
+    seeds: Seeds,
+    catalogue: Catalogue,
+}
+
+impl OneRegion {
+    fn new() -> OneRegion {
+        let store = Arc::new(Slow::default());
+        let rows: Arc<dyn RowStore> = store.clone();
+        let space = Keyspace::durable(1, HOME, None, rows.clone()).unwrap();
+        let config = ReplicaConfig {
+            region: HOME,
+            replica: 1,
+            members: Members::of_voters([1]),
+            ..ReplicaConfig::default()
+        };
+        let replica = Replica::new(config, &MapLog::new()).unwrap();
+        let member = Member::new(replica, 0, rows, Arc::new(Progress::new(1)));
+        let map = Map::of_regions(1, 1);
+        let region = Box::new(Region::durable(0, space, Box::new(member)));
+        let commands = command::family::ALL.iter().copied().flatten().copied();
+        let mut one = OneRegion {
+            store,
+            owned: OwnedRegions::of(&map, 0, vec![region]),
+            specs: Specs::new(commands),
+            map,
+            tuning: Tuning::default(),
+            seeds: Seeds::new(7),
+            catalogue: Catalogue::default(),
+        };
+        // It begins to lead.
+        one.on(|owned, cx, out| owned.drive(0, cx, out));
+        one
+    }
+
+    /// Lets something happen, and all that follows from it.
+    fn on(
+        &mut self,
+        handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Effects),
+    ) -> Effects {
+        let rows: Arc<dyn RowStore> = self.store.clone();
+        let cx = Context {
+            specs: &self.specs,
+            map: &self.map,
+            tuning: &self.tuning,
+            now_ms: 1,
+            clock_ms: 0,
+            seeds: &self.seeds,
+            rows: Some(&rows),
+            is_cluster: false,
+            most_change_bytes: usize::MAX,
+            catalogue: &self.catalogue,
+            host: &Healthy,
+        };
+        let mut out = Effects::default();
+        handle(&mut self.owned, &cx, &mut out);
+        loop {
+            self.owned.propose_queued(&cx, &mut out);
+            self.owned.outgoing.flush(&mut out);
+            let jobs = std::mem::take(&mut out.jobs);
+            if jobs.is_empty() {
+                return out;
+            }
+            for job in jobs {
+                let numbers = job.places.iter().zip(&job.writes);
+                let numbers: Vec<_> = numbers.map(|(&at, it)| (at, it.number)).collect();
+                self.owned.outgoing.note_written();
+                self.owned.on_logged(&numbers, true, &cx, &mut out);
+                self.owned.drive_logged(&cx, &mut out);
+            }
+        }
+    }
+
+    fn applied_index(&mut self) -> u64 {
+        self.owned.member_mut(0).unwrap().replica.applied_index()
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.owned.region(0).unwrap().space.may_have(0, key)
+    }
+
+    /// A batch of one SET.
+    fn set(&self, key: &[u8]) -> crate::BatchBox {
+        let number = self.specs.table.find(b"set").unwrap();
+        let row = &self.specs.table.rows()[number];
+        let mut batch = Batch::new(0, 0, Arc::new(Requester::new(1)));
+        batch.writes = true;
+        batch.commands.push_all([&b"SET"[..], key, b"v"]);
+        let stat = self.specs.stat_number(number, row) as u16;
+        batch.heads.push((stat, 0));
+        batch
+    }
+
+    /// Proposes the rows that another replica's keyspace makes of a new string, which is not in memory
+    /// here: as on a leader that has thrown its memory away because it led no more, before it heard that
+    /// its entry is committed.
+    fn propose_rows(&mut self, other: &mut Keyspace, key: &[u8], ticket: usize) {
+        let member = self.owned.member_mut(0).unwrap();
+        let index = member.replica.last_index() + 1;
+        other.begin_entry(index);
+        let tuning = Tuning::default();
+        Txn::new(View::one(other, 0, 1, 1, &tuning)).put_string(key, b"v", Expire::Clear);
+        let (mut changes, mut rows) = (Changes::new(), Vec::new());
+        other.end_entry(1, &mut changes);
+        changes.encode(&mut rows);
+        member.replica.propose(rows_payload(1, 0, &rows)).unwrap();
+        let term = member.replica.term();
+        member.add_proposal(Proposal {
+            effects: Some(EffectsOf {
+                changes,
+                from: 0,
+                ticket,
+            }),
+            ..Proposal::new(index, term)
+        });
+        let ready = &mut Ready::default();
+        while member.replica.has_ready() {
+            member.replica.ready(ready);
+            if let Some(write) = ready.write.take() {
+                member.replica.on_persisted(write.number);
+            }
+            member.committed.extend(ready.committed.drain(..));
+        }
+    }
+}
+
+#[test]
+fn a_write_is_settled_when_its_entry_is_in_the_log() {
+    let mut one = OneRegion::new();
+    let batch = one.set(b"k");
+    let out = one.on(|owned, _, _| assert!(owned.enqueue(batch).is_none()));
+    let [(batch, outcome)] = &out.settled[..] else {
+        panic!("{} batches are settled", out.settled.len());
+    };
+    assert_eq!(*outcome, Outcome::Done);
+    assert_eq!(batch.replies.as_bytes(), b"+OK\r\n");
+    assert!(one.has(b"k"));
+}
+
+/// Otherwise it would be refused with a word that lets sessions run it again, and reads that wait for it
+/// would be let go before it is there.
+#[test]
+fn an_entry_of_rows_is_applied_and_answered_when_the_store_has_it() {
+    let mut one = OneRegion::new();
+    let mut other = Keyspace::durable(1, HOME, None, Arc::new(MapStore::new())).unwrap();
+    for (ticket, key) in [b"a", b"b"].into_iter().enumerate() {
+        one.propose_rows(&mut other, key, ticket);
+    }
+    let before = one.applied_index();
+    one.store.is_busy.store(true, Ordering::SeqCst);
+    let mut out = one.on(|owned, cx, out| owned.apply(0, cx, out));
+    for _ in 0..3 {
+        assert_eq!(out.busy, [0], "it is to be tried again");
+        assert!(out.fates.is_empty(), "nobody is told");
+        assert_eq!(one.applied_index(), before, "nothing of it is to be seen");
+        out = one.on(|owned, cx, out| owned.resume(0, cx, out));
+    }
+    one.store.is_busy.store(false, Ordering::SeqCst);
+    let out = one.on(|owned, cx, out| owned.resume(0, cx, out));
+    let kept = |fate: &(usize, usize, Fate)| matches!(fate.2, Fate::Kept);
+    assert_eq!(out.fates.len(), 2);
+    assert!(out.fates.iter().all(kept));
+    assert_eq!(one.applied_index(), before + 2);
+    assert!(one.has(b"a") && one.has(b"b"));
+    assert_eq!(one.store.rows.all(Family::Metadata).len(), 2);
+}
+
+/// The entry that begins a term has no stamp of its own. With an older one in the state row, time would go
+/// back after a restart, and replicas that wrote their rows in between would differ.
+#[test]
+fn time_does_not_go_back_with_an_entry_without_a_stamp() {
+    let mut one = OneRegion::new();
+    let batch = one.set(b"k");
+    one.on(|owned, _, _| assert!(owned.enqueue(batch).is_none()));
+    let member = one.owned.member_mut(0).unwrap();
+    let applied = member.replica.applied_index();
+    member.open = Some((applied, 500));
+    // The next entry is as one that begins a term.
+    member.stalled = true;
+    let batch = one.set(b"l");
+    one.on(|owned, _, _| assert!(owned.enqueue(batch).is_none()));
+    let member = one.owned.member_mut(0).unwrap();
+    member.committed.front_mut().unwrap().payload = Default::default();
+    member.proposals.clear();
+    one.on(|owned, cx, out| owned.resume(0, cx, out));
+    let region = one.owned.region(0).unwrap();
+    let open = region.member.as_deref().unwrap().open;
+    assert_eq!(open, Some((applied + 1, 500)));
+}
