@@ -11,7 +11,7 @@ use crate::audience::{Clients, Nobody};
 use crate::effects::{DigestRequest, Effects, Load};
 use crate::execute::execute;
 use crate::member::Unwritten;
-use crate::parsed::{Parsed, parse};
+use crate::parsed::{Parsed, ParsedCommands, parse};
 use crate::{
     Context, Executed, Executing, Fate, Outcome, OwnedRegions, Place, Proposal, Region, Serving,
     ready,
@@ -103,6 +103,7 @@ impl OwnedRegions {
             };
             if member.open.is_none() && member.unwritten.is_none() {
                 member.changes = Changes::new();
+                member.parsed = ParsedCommands::default();
                 region.space.give_back_room();
             }
         }
