@@ -333,8 +333,12 @@ impl Region {
             (Ok(()), Some(rows)) => Some(rows.snapshot()),
             _ => None,
         };
+        let member = self.member.as_deref();
+        let Some(peers) = member.and_then(|member| member.peers.as_deref()) else {
+            return;
+        };
         out.digests.push(DigestRequest {
-            place: self.id,
+            record: peers.record.clone(),
             id,
             index,
             moment,
@@ -363,11 +367,15 @@ impl Region {
         member.ahead = None;
         let proposal = member.proposals.pop_front();
         member.unwritten = Some(Unwritten { changes, index });
-        match self.settle() {
-            Err(WriteError::Failed(reason)) => Step::Failed(reason),
-            // A store that is busy is tried again; the log has it.
-            Ok(()) | Err(WriteError::Busy) => Step::Applied(proposal),
+        // A store that is busy is tried again. The log has it, so it is kept even if the store is broken,
+        // and those who wait may know.
+        if let Err(WriteError::Failed(reason)) = self.settle() {
+            cx.host.fail(&reason);
+            if let Some(member) = self.member.as_deref_mut() {
+                member.failed = true;
+            }
         }
+        Step::Applied(proposal)
     }
 
     /// Applies the entry whose rows the store is to take first.

@@ -327,6 +327,7 @@ impl Audience for Clients<'_> {
                             batch.replies.refusal(&try_again());
                         }
                     }
+                    count(self.cx, batch, at, !self.may_wait);
                     batch.ends.push(batch.replies.len());
                 } else {
                     answer(self.cx, batch, at, before, ran);
@@ -379,14 +380,13 @@ fn answer(
     before: usize,
     ran: Option<Result<Attempt, Refusal>>,
 ) {
-    let mut refused = false;
     match ran {
-        Some(Ok(_)) => {}
+        Some(Ok(_)) => count(cx, batch, at, false),
         Some(Err(refusal)) => {
-            refused = true;
             batch.replies.truncate(before);
             cx.host.on_refusal(&refusal);
             batch.replies.refusal(&refusal);
+            count(cx, batch, at, true);
         }
         None => {
             batch.replies.truncate(before);
@@ -394,11 +394,16 @@ fn answer(
             batch.replies.refusal(&Refusal::new("ERR internal error"));
         }
     }
+    batch.ends.push(batch.replies.len());
+}
+
+/// Counts a command that ran.
+#[inline]
+fn count(cx: &Context<'_>, batch: &BatchBox, at: usize, refused: bool) {
     if let Some(&(stat, _)) = batch.heads.get(at) {
         let args = batch.commands.args(at);
         cx.host.on_command(batch, stat as usize, &args, refused);
     }
-    batch.ends.push(batch.replies.len());
 }
 
 /// A blocking command found nothing: its waiter is put in line at every key it waits on.

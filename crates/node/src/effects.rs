@@ -9,7 +9,7 @@ use keyspace::rows::{ColdRows, RowSource};
 use replica::{Fetch, LogWrite, Message, SnapshotHead};
 use table::leader::{Action, End};
 
-use crate::{BatchBox, CoreId, Fate, Outcome, Place, RegionBox, Waiter};
+use crate::{BatchBox, CoreId, Fate, Outcome, Place, RegionBox, ReplicaRecord, Waiter};
 
 #[derive(Default)]
 pub struct Effects {
@@ -95,7 +95,7 @@ pub struct Grant {
 
 /// An entry asked for a digest of the region's rows at this index.
 pub struct DigestRequest {
-    pub place: Place,
+    pub record: ReplicaRecord,
     pub id: u64,
     pub index: u64,
     /// The rows at that moment; `None`: the store was busy.

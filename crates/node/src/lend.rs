@@ -147,14 +147,15 @@ impl OwnedRegions {
         None
     }
 
-    /// As [`OwnedRegions::take`], unless changes of one of them have not been handled yet: those who watch
-    /// or wait are told before anybody else has the region.
+    /// As [`OwnedRegions::take`], unless changes of one of them have not been handled yet (those who watch
+    /// or wait are told before anybody else has the region), or a read was held up by a borrower already
+    /// and waits for rows of it.
     fn take_handled(&mut self, regions: &[Place], clock_ms: u64) -> Option<Vec<RegionBox>> {
-        let has_changes = |&place: &Place| {
+        let is_kept = |&place: &Place| {
             let region = self.slots.region_mut(place);
-            region.is_some_and(|region| region.space.has_effects())
+            region.is_some_and(|region| region.space.has_effects()) || self.reads.holds(place)
         };
-        match regions.iter().any(has_changes) {
+        match regions.iter().any(is_kept) {
             true => None,
             false => self.take(regions, clock_ms),
         }

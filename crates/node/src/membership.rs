@@ -115,6 +115,7 @@ impl OwnedRegions {
         let batches = batches.into_iter();
         out.settled
             .extend(batches.map(|batch| (batch, outcome.clone())));
+        self.refuse_reads(Some(place), out);
         // Those in line for it find it gone.
         self.grant_next(cx, out);
         Some(region)

@@ -247,6 +247,7 @@ impl OwnedRegions {
             }
             self.redirect_queue(place, out);
         }
+        self.refuse_reads(None, out);
         self.grant_next(cx, out);
     }
 
@@ -321,6 +322,7 @@ impl Region {
         let roles = ready.leader_changed || ready.became_leader.is_some() || lost;
         if roles {
             cx.host.on_ready(self.id, &member.replica, peers, ready);
+            out.looks_again.push(self.id);
         }
         for replica in ready.snapshots_wanted.drain(..) {
             out.snapshots_wanted.push((self.id, replica));

@@ -34,6 +34,8 @@ pub const READS: usize = 1 << 40;
 pub(crate) struct Reads {
     waiting: BTreeMap<usize, Reading>,
     last: usize,
+    /// Regions that are not to be lent before a load is done, by the ticket of the read.
+    holds: BTreeMap<usize, Place>,
 }
 
 /// A batch of reads; those before `batch.ends.len()` are answered.
@@ -44,10 +46,13 @@ pub(crate) struct Reading {
     is_confirmed: bool,
     /// Why the SQL rows of the next command cannot be had.
     row_failure: Option<Refusal>,
-    /// When it began to wait, by the clock of leases; it gives up some time later.
-    since_ms: u64,
+    /// Since when it waits for the read barrier, or for the region to learn which tables there are, by
+    /// the clock of leases: it gives up some time later.
+    since_ms: Option<u64>,
     /// It waits for its region to come home, or for the region to learn which tables there are.
     looks_again: bool,
+    /// The region was lent before what it needs was loaded: it is not lent again before that.
+    was_lent: bool,
 }
 
 impl Reads {
@@ -56,6 +61,17 @@ impl Reads {
         let ticket = READS + self.last;
         self.waiting.insert(ticket, reading);
         ticket
+    }
+
+    /// Whether a region must not be lent now.
+    pub fn holds(&self, place: Place) -> bool {
+        self.holds.values().any(|of| *of == place)
+    }
+
+    /// Takes reads out that are to be answered now.
+    fn take(&mut self, is_it: impl Fn(&Reading) -> bool) -> Vec<BatchBox> {
+        let taken = self.waiting.extract_if(.., |_, reading| is_it(reading));
+        taken.map(|(_, reading)| reading.batch).collect()
     }
 }
 
@@ -67,8 +83,9 @@ impl OwnedRegions {
             again: Again::default(),
             is_confirmed: false,
             row_failure: None,
-            since_ms: cx.clock_ms,
+            since_ms: None,
             looks_again: false,
+            was_lent: false,
         };
         self.go_on_reading(reading, cx, out);
     }
@@ -82,9 +99,13 @@ impl OwnedRegions {
         cx: &Context<'_>,
         out: &mut Effects,
     ) {
+        let is_released = self.reads.holds.remove(&ticket).is_some();
         if let Some(mut reading) = self.reads.waiting.remove(&ticket) {
             reading.is_confirmed = is_confirmed;
             self.go_on_reading(reading, cx, out);
+        }
+        if is_released {
+            self.grant_next(cx, out);
         }
     }
 
@@ -98,6 +119,7 @@ impl OwnedRegions {
     ) {
         if let Some(mut reading) = self.reads.waiting.remove(&ticket) {
             reading.row_failure = failure;
+            reading.is_confirmed = false;
             self.go_on_reading(reading, cx, out);
         }
     }
@@ -114,11 +136,25 @@ impl OwnedRegions {
 
     /// Reads that have waited too long for a leader are told.
     pub(crate) fn give_up_reads(&mut self, cx: &Context<'_>, out: &mut Effects) {
-        let is_over = |reading: &Reading| reading.since_ms + PATIENCE_MS < cx.clock_ms;
-        let over = self.reads.waiting.extract_if(.., |_, it| is_over(it));
+        let over = self.reads.take(|reading| {
+            let since_ms = reading.since_ms;
+            since_ms.is_some_and(|since_ms| since_ms + PATIENCE_MS < cx.clock_ms)
+        });
         let outcome = Outcome::Unserved(Unserved::Down);
         out.settled
-            .extend(over.map(|(_, it)| (it.batch, outcome.clone())));
+            .extend(over.into_iter().map(|batch| (batch, outcome.clone())));
+    }
+
+    /// Nothing that these reads wait for will come: the node has failed, or the region (all, if `None`)
+    /// has left it. Those for whom rows are being read go on.
+    pub(crate) fn refuse_reads(&mut self, place: Option<Place>, out: &mut Effects) {
+        let refused = self.reads.take(|reading| match place {
+            Some(place) => reading.batch.region == place,
+            None => reading.since_ms.is_some() || reading.looks_again,
+        });
+        let outcome = Outcome::Unserved(Unserved::Elsewhere);
+        out.settled
+            .extend(refused.into_iter().map(|batch| (batch, outcome.clone())));
     }
 
     fn go_on_reading(&mut self, mut reading: Reading, cx: &Context<'_>, out: &mut Effects) {
@@ -131,7 +167,8 @@ impl OwnedRegions {
             reading.looks_again = false;
             match why {
                 Absent::Lent if self.is_used(place) => {
-                    reading.looks_again = true;
+                    (reading.looks_again, reading.was_lent) = (true, true);
+                    reading.since_ms = None;
                     self.reads.add(reading);
                     return;
                 }
@@ -141,6 +178,7 @@ impl OwnedRegions {
                 }
                 Absent::Unconfirmed(_) => {
                     let anywhere = reading.batch.readonly;
+                    reading.since_ms.get_or_insert(cx.clock_ms);
                     let ticket = self.reads.add(reading);
                     let barrier = match cx.host.has_failed() {
                         true => Barrier::Unserved(Unserved::Elsewhere),
@@ -158,6 +196,7 @@ impl OwnedRegions {
                         return out.settled.push((reading.batch, outcome));
                     }
                     reading.is_confirmed = true;
+                    reading.since_ms = None;
                 }
                 Absent::Cold(cold) => match self.bring(*cold, reading, cx, out) {
                     Some(again) => reading = again,
@@ -183,6 +222,7 @@ impl OwnedRegions {
             };
             if region.is_behind(cx.catalogue.version) {
                 reading.looks_again = true;
+                reading.since_ms.get_or_insert(cx.clock_ms);
                 self.reads.add(reading);
                 return None;
             }
@@ -194,6 +234,7 @@ impl OwnedRegions {
             }
             return Some(reading);
         }
+        reading.since_ms = None;
         if !cold.table_rows.is_empty() {
             let ticket = self.reads.add(reading);
             let region = self.region_mut(place);
@@ -219,7 +260,11 @@ impl OwnedRegions {
             return None;
         }
         reading.again = cold.again;
+        let was_lent = reading.was_lent;
         let ticket = self.reads.add(reading);
+        if was_lent {
+            self.reads.holds.insert(ticket, place);
+        }
         out.loads.push(Load {
             place,
             keys: cold.keys,
@@ -249,6 +294,7 @@ impl OwnedRegions {
             return Err(Absent::Lent);
         };
         let mut met = Vec::new();
+        let mut absent = None;
         while let Some(&(stat, db)) = batch.heads.get(batch.ends.len()) {
             let at = batch.ends.len();
             let row = cx.specs.row(stat as usize);
@@ -284,14 +330,19 @@ impl OwnedRegions {
                         cx.host.on_refusal(&refusal);
                         batch.replies.refusal(&refusal);
                     }
+                    let args = batch.commands.args(at);
+                    cx.host.on_command(batch, stat as usize, &args, true);
                 }
                 Err(why) => {
                     if let Absent::Unconfirmed(_) = why {
                         *again = tried; // for when the barrier is passed
                     }
-                    return Err(why);
+                    absent = Some(why);
+                    break;
                 }
             }
+            // It was about this command only.
+            *row_failure = None;
             batch.ends.push(batch.replies.len());
             if region.space.has_met_due() {
                 match cx.host.is_expiry_paused() {
@@ -302,7 +353,7 @@ impl OwnedRegions {
         }
         out.has_changes |= region.space.has_effects();
         self.propose_due(place, &met, cx, out);
-        Ok(())
+        absent.map_or(Ok(()), Err)
     }
 }
 

@@ -36,6 +36,7 @@ impl Region {
             return;
         };
         member.failed = true;
+        out.looks_again.push(self.id);
         let proposals = std::mem::take(&mut member.proposals);
         let outcome = match cx.is_cluster {
             // Others may have it, and go on with it.

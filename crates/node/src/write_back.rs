@@ -357,10 +357,11 @@ impl Region {
 
     /// On a follower: whether its log has all tables of the catalogue by now.
     pub fn learn_tables(&mut self, catalogue: &Catalogue) -> bool {
-        let rows = self.space.table_rows();
-        let is_known = rows.is_some_and(|rows| Follow::knows(catalogue, rows))
-            || catalogue.tables.is_empty()
-            || self.space.tables_in_quarantine().is_some();
+        let is_known = match self.space.table_rows() {
+            Some(rows) => Follow::knows(catalogue, rows),
+            None => catalogue.tables.is_empty(),
+        };
+        let is_known = is_known || self.space.tables_in_quarantine().is_some();
         if is_known {
             self.catalogue_seen = catalogue.version;
         }
@@ -437,6 +438,8 @@ impl Region {
         }
         let now_ms = cx.now_ms;
         if member.write_back.is_none() {
+            // What it knew as a follower is looked at again.
+            self.catalogue_seen = 0;
             self.space.note_applied(true);
             if let Some(rows) = self.space.table_rows() {
                 member.write_back = Some(Box::new(WriteBack::open(member, rows, cx)));

@@ -189,6 +189,9 @@ impl Node {
             let now = std::mem::take(&mut asked);
             self.carry_out(now, &mut asked, true_us, out);
         }
+        if !asked.is_empty() && out.failure.is_none() {
+            out.failure = Some("one event led to another without an end".into());
+        }
         self.disk.rows.is_busy.store(false, Ordering::Relaxed);
         if self.rng.u32(..4) > 0 {
             self.handle(true_us, out, &mut asked, |owned, cx, _| {

@@ -83,18 +83,12 @@ pub fn take_digest(core: &Core, request: DigestRequest) {
         return;
     };
     let DigestRequest {
-        place,
+        record,
         id,
         index,
         moment,
     } = request;
-    let mut home = core.regions.borrow_mut();
-    let member = home.member_mut(place);
-    let Some(peers) = member.and_then(|member| member.peers.as_deref()) else {
-        return;
-    };
-    let record = &peers.record;
-    let (wide, segments) = (record.region(), record.descriptor.segments.clone());
+    let (wide, segments) = (record.region(), record.descriptor.segments);
     let mut made = Digest {
         node: cluster.node,
         replica: record.replica,

@@ -161,9 +161,9 @@ impl Core {
         } else if self.regions.borrow().outgoing.is_flush_asked {
             self.wake_composer_to_flush();
         }
-        if !applied.is_empty() {
+        for place in applied {
             self.keep_in_bounds();
-            applied.iter().for_each(|&place| self.evict_behind(place));
+            self.evict_behind(place);
         }
         for batch in requeued {
             self.enqueue(batch);

@@ -66,17 +66,13 @@ impl Core {
                 tokio::task::yield_now().await;
             }
             self.begin_batch();
-            self.on_regions(|regions, cx, out| {
-                regions.propose_queued(cx, out);
-                if regions.has_logged() {
-                    // The disk has work while the former entries are applied.
-                    regions.outgoing.flush(out);
-                }
-            });
+            self.on_regions(|regions, cx, out| regions.propose_queued(cx, out));
             if self.is_eviction_asked() {
                 self.evict_by_log();
             }
             if self.regions.borrow().has_logged() {
+                // The disk and the peers have work while the former entries are applied.
+                self.end_turn();
                 self.on_regions(|regions, cx, out| regions.drive_logged(cx, out));
             }
             self.end_turn();

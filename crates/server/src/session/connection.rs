@@ -126,6 +126,7 @@ async fn run(core: Rc<Core>, client: Arc<Client>, socket: Socket) {
             out: Reply::new(Protocol::Resp2),
             regions: Vec::new(),
             cold: None,
+            carried: Default::default(),
             suppressed: None,
         },
     };

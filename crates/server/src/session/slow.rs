@@ -70,7 +70,10 @@ impl Connection {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let step = self.work.dispatch(&args);
-        self.work.session.core.is_confirmed.set(false);
+        let core = &self.work.session.core;
+        core.is_confirmed.set(false);
+        // Other sessions run before this command does again.
+        self.work.carried = (core.row_failure.take(), core.again.take());
         match step {
             Step::Done => Ok(()),
             Step::Slow(slow) => {
@@ -89,6 +92,9 @@ impl Connection {
         match sure {
             Ok(()) => {
                 core.is_confirmed.set(true);
+                let (row_failure, again) = std::mem::take(&mut self.work.carried);
+                core.row_failure.set(row_failure);
+                core.again.set(again);
                 self.again().await
             }
             Err(why) => {

@@ -12,7 +12,7 @@ use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
 use crate::cluster::{Cluster, Leads};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
-use crate::cores::{Absent, Call, Cold, NOWHERE, Place, Route, route};
+use crate::cores::{Absent, Again, Call, Cold, NOWHERE, Place, Route, route};
 use crate::shared::now_ms;
 use node::is_logged_as_given;
 
@@ -25,6 +25,8 @@ pub(super) struct Work {
     pub regions: Vec<Place>,
     /// What is to be fetched.
     pub cold: Option<Box<Cold>>,
+    /// What the command learned before it had to pass the read barrier again.
+    pub carried: (Option<Box<Refusal>>, Again),
     /// CLIENT REPLY is not on: the mode, and where in `out` the command's reply begins.
     pub suppressed: Option<(ReplyMode, usize)>,
 }
