@@ -18,6 +18,8 @@
 
 mod leader;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
