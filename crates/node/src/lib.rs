@@ -21,7 +21,8 @@
 //! | settle | rows to the store, replies to the clients | `apply.rs`, `member.rs`, `audience.rs`, `refuse.rs` |
 //!
 //! Reads: `reads.rs`, `run.rs`, `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
-//! `effect_batch.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`.
+//! `effect_batch.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`. The member of the meta service:
+//! `meta_member.rs`, `meta_record.rs`.
 
 mod apply;
 mod audience;
@@ -40,6 +41,9 @@ mod lend;
 mod map;
 mod member;
 mod membership;
+mod meta_effects;
+mod meta_member;
+mod meta_record;
 mod open;
 mod outcome;
 pub mod outgoing;
@@ -53,6 +57,7 @@ mod reads;
 pub mod ready;
 mod refuse;
 mod region;
+mod replica_log;
 pub mod replica_record;
 mod requester;
 mod route;
@@ -75,6 +80,9 @@ pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
 pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Place, Places, REGIONS_PER_CORE};
 pub use member::{Eviction, Member, Proposal, Serve, Unwritten};
 pub use membership::{Newcomers, lead, report_of, report_of_replica};
+pub use meta_effects::{MetaAnswer, MetaCall, MetaContext, MetaEffects, MetaObserver, Unobserved};
+pub use meta_member::{MetaMember, OpenMeta};
+pub use meta_record::{MetaEntry, MetaRecord};
 pub use open::{Open, Pace};
 pub use outcome::{CHANGING, Outcome, Unserved, in_doubt, too_large, try_again};
 pub use owned::OwnedRegions;
@@ -84,6 +92,7 @@ pub use propose::is_logged_as_given;
 pub use read_barrier::{Barrier, Serving};
 pub use reads::READS;
 pub use region::{Region, RegionBox};
+pub use replica_log::{forget_log, has_log};
 pub use replica_record::{Identity, ReplicaRecord};
 pub use requester::Requester;
 pub use route::{Route, route};

@@ -66,6 +66,11 @@ impl MapLog {
         copies.broken = None;
     }
 
+    /// Writes since the last sync.
+    pub fn unsynced(&self) -> usize {
+        self.copies().unsynced.len()
+    }
+
     /// Everything fails with this from now on, until a crash.
     pub fn break_with(&self, error: LogError) {
         self.copies().broken = Some(error);

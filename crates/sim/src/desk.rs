@@ -14,13 +14,12 @@ use meta::wire::{
 };
 use node::replica_record as seats;
 use node::report_of;
-use node::{Identity, ReplicaRecord};
-use server::cluster::Minutes;
+use node::{Identity, MetaAnswer, MetaCall, MetaRecord, ReplicaRecord};
 
 use crate::bugs::Bug;
-use crate::chair::{Chair, Setup};
 use crate::effects::{Effects, Fact};
 use crate::machine::{Node, Place};
+use crate::meta::{Member, Setup};
 use crate::state::make;
 
 pub const BEAT_US: u64 = 1_000_000;
@@ -35,21 +34,9 @@ pub struct Asker {
     pub ticket: u64,
 }
 
-#[derive(Debug, Clone)]
-pub enum Call {
-    Join(Join),
-    Beat(Heartbeat),
-}
-
-#[derive(Debug, Clone)]
-pub enum Reply {
-    Join(JoinAnswer),
-    Beat(Box<HeartbeatAnswer>),
-}
-
 struct Asking {
     ticket: u64,
-    call: Call,
+    call: MetaCall,
     targets: VecDeque<u64>,
     tried: Vec<u64>,
 }
@@ -60,7 +47,7 @@ pub struct Desk {
     told: u64,
     identity: Identity,
     /// What a founder proposes first.
-    founder: Option<Found>,
+    pub(crate) founder: Option<Found>,
     /// Of this start.
     token: u64,
     has_joined: bool,
@@ -185,8 +172,7 @@ impl Node {
             join,
         });
         let _ = desk.identity.keep(&*self.disk.rows, || {});
-        let _ = Minutes::of_founder().keep(&*self.disk.rows);
-        self.disk.flush();
+        let _ = MetaRecord::of_founder().keep(&*self.disk.rows, || {});
     }
 
     /// The part of a start that concerns meta.
@@ -202,7 +188,6 @@ impl Node {
         });
         identity.start_count += 1;
         let _ = identity.keep(rows, || {});
-        self.disk.flush();
         let is_first = identity.node == 0 || identity.start_count == 1;
         let token = if is_first {
             identity.token
@@ -217,25 +202,10 @@ impl Node {
             next_us: Some(true_us + 1000),
             ..Desk::new(desk.setup, desk.told)
         };
-        match Minutes::read(&*self.disk.rows) {
-            Ok(Some(minutes)) => self.sit_down(minutes, true_us, out),
+        match MetaRecord::read(&*self.disk.rows) {
+            Ok(Some(kept)) => self.open_meta(kept, true_us, out),
             Ok(None) => {}
             Err(error) => out.failure = Some(error),
-        }
-    }
-
-    fn sit_down(&mut self, minutes: Minutes, true_us: u64, out: &mut Effects) {
-        let Some(desk) = &self.desk else {
-            return;
-        };
-        let (id, setup, founder) = (desk.node_id(), desk.setup, desk.founder.clone());
-        let mut around = self.around(true_us, out);
-        match Chair::open(minutes, id, founder, setup, &mut around) {
-            Ok(mut chair) => {
-                chair.drive(&mut around);
-                self.chair = Some(chair);
-            }
-            Err(error) => out.failure = Some(format!("meta cannot start: {error}")),
         }
     }
 
@@ -256,7 +226,7 @@ impl Node {
         };
         desk.next_us = None;
         let call = match desk.has_joined {
-            false => Call::Join(desk.join(machine)),
+            false => MetaCall::Join(desk.join(machine)),
             true => {
                 desk.number += 1;
                 let mut replicas: Vec<_> = self
@@ -265,14 +235,14 @@ impl Node {
                     .present()
                     .filter_map(|it| report_of(it))
                     .collect();
-                replicas.extend(self.chair.as_ref().map(Chair::report));
+                replicas.extend(self.meta.as_ref().and_then(Member::report));
                 replicas.iter().for_each(|report| desk.routes.hear(report));
                 for report in &mut replicas {
                     if desk.routes.meta_knows(report.region, report.epoch) {
                         report.descriptor = None;
                     }
                 }
-                Call::Beat(Heartbeat {
+                MetaCall::Heartbeat(Heartbeat {
                     cluster: desk.identity.cluster,
                     node: desk.identity.node,
                     start_count: desk.identity.start_count,
@@ -324,7 +294,7 @@ impl Node {
         }
     }
 
-    pub fn on_reply(&mut self, ticket: u64, reply: Reply, true_us: u64, out: &mut Effects) {
+    pub fn on_reply(&mut self, ticket: u64, reply: MetaAnswer, true_us: u64, out: &mut Effects) {
         let Some(desk) = &mut self.desk else {
             return;
         };
@@ -332,8 +302,10 @@ impl Node {
             return;
         };
         match reply {
-            Reply::Join(answer) => self.on_join_answer(asking, answer, true_us, out),
-            Reply::Beat(answer) => self.on_beat_answer(asking, *answer, true_us, out),
+            MetaAnswer::Join(answer) => self.on_join_answer(asking, *answer, true_us, out),
+            MetaAnswer::Heartbeat(answer) => self.on_beat_answer(asking, *answer, true_us, out),
+            // Nobody here is an administrator.
+            MetaAnswer::Admin(_) | MetaAnswer::Elsewhere(_) | MetaAnswer::Refused(_) => {}
         }
     }
 
@@ -373,7 +345,6 @@ impl Node {
                 desk.identity.node = answer.node;
                 desk.identity.meta = answer.meta.iter().map(Address::to_string).collect();
                 let _ = desk.identity.keep(&*self.disk.rows, || {});
-                self.disk.flush();
             }
             desk.has_joined = true;
             desk.next_us = Some(true_us);
@@ -408,7 +379,6 @@ impl Node {
                     let nodes = nodes.map(|node| format!("{}@{}", node.node, node.peer));
                     desk.identity.nodes = nodes.collect();
                     let _ = desk.identity.keep(&*self.disk.rows, || {});
-                    self.disk.flush();
                 }
                 let mut again = false;
                 for order in answer.orders {
@@ -450,24 +420,24 @@ impl Node {
         match &order.action {
             Some(Action::Create(create)) => {
                 let is_here = match region {
-                    META_REGION => self.chair.is_some(),
+                    META_REGION => self.meta.is_some(),
                     _ => self.places.contains_key(&region),
                 };
                 if is_here || gone >= create.replica {
                     return Ok(());
                 }
                 let replica = create.replica;
-                let seat = ReplicaRecord::made(create.clone());
                 out.facts.push(Fact::Made { region, replica });
                 if region == META_REGION {
-                    let minutes = Minutes::found(seat);
-                    minutes.keep(&*self.disk.rows)?;
-                    self.disk.flush();
-                    self.sit_down(minutes, true_us, out);
+                    let (rows, log) = (&*self.disk.rows, &*self.disk.log);
+                    if let Some(made) = MetaRecord::create(create.clone(), rows, log, || {})? {
+                        self.open_meta(made, true_us, out);
+                    }
                 } else {
-                    make(&mut self.disk, &seat);
+                    let record = ReplicaRecord::made(create.clone());
+                    make(&mut self.disk, &record);
                     let place = Place {
-                        record: seat,
+                        record,
                         made_us: true_us,
                     };
                     self.places.insert(region, place);
@@ -476,10 +446,9 @@ impl Node {
                 Ok(())
             }
             _ if region == META_REGION => {
-                self.with_chair(true_us, out, |chair, around| chair.on_order(order, around));
-                if self.chair.as_ref().is_some_and(|chair| chair.has_left) {
-                    self.chair = None;
-                }
+                self.with_meta(true_us, out, |member, cx, asked| {
+                    member.on_order(order, cx, asked);
+                });
                 Ok(())
             }
             Some(Action::Destroy(_)) if self.bug == Bug::NeverDestroy => Ok(()),
@@ -502,10 +471,10 @@ impl Node {
     }
 
     /// Another node asks for meta here.
-    pub fn on_call(&mut self, asker: Asker, call: Call, true_us: u64, out: &mut Effects) {
-        if self.chair.is_some() {
-            self.with_chair(true_us, out, |chair, around| {
-                chair.on_call(call, asker, around);
+    pub fn on_call(&mut self, asker: Asker, call: MetaCall, true_us: u64, out: &mut Effects) {
+        if self.meta.is_some() {
+            self.with_meta(true_us, out, |member, cx, asked| {
+                member.on_call(call, asker, cx, asked);
             });
             return;
         }
@@ -520,12 +489,13 @@ impl Node {
             .filter_map(|text| Some(Address::new(text.split(':').next()?, 7000)))
             .collect();
         let reply = match call {
-            Call::Join(_) => Reply::Join(JoinAnswer {
+            MetaCall::Join(_) => MetaAnswer::Join(Box::new(JoinAnswer {
                 retry: true,
                 meta,
                 ..JoinAnswer::default()
-            }),
-            Call::Beat(_) => Reply::Beat(Box::new(HeartbeatAnswer {
+            })),
+            MetaCall::Admin(_) => return,
+            MetaCall::Heartbeat(_) => MetaAnswer::Heartbeat(Box::new(HeartbeatAnswer {
                 standing: Standing::NotLeader.into(),
                 meta: meta.into_iter().map(route_node).collect(),
                 ..HeartbeatAnswer::default()

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use keyspace::rows::{Changes, MapStore};
+use keyspace::rows::Changes;
 use replica::{LogError, LogStore, LogWrite, MapLog};
 
 use crate::bugs::Bug;
@@ -22,12 +22,9 @@ use crate::store::Rows;
 pub struct Disk {
     pub log: Arc<MapLog>,
     pub rows: Arc<Rows>,
-    flushed: MapStore,
     /// Of snapshots, by name; a crash keeps them or not.
     pub files: BTreeMap<u64, Rc<Files>>,
     bug: Bug,
-    /// Changes of the log since the last sync.
-    unsynced: usize,
     /// Written, and nobody is told yet: region and number.
     waiting: Vec<(u64, u64)>,
     /// The sync under way is for these.
@@ -42,10 +39,8 @@ impl Disk {
         Disk {
             log: Arc::new(MapLog::new()),
             rows: Arc::default(),
-            flushed: MapStore::new(),
             files: BTreeMap::new(),
             bug,
-            unsynced: 0,
             waiting: Vec::new(),
             syncing: Vec::new(),
             is_failing: false,
@@ -55,9 +50,7 @@ impl Disk {
 
     pub fn write_log(&mut self, write: LogWrite) -> Result<(), LogError> {
         self.waiting.push((write.region, write.number));
-        self.log.write(&[write], false)?;
-        self.unsynced += 1;
-        Ok(())
+        self.log.write(&[write], false)
     }
 
     /// Whether a sync is to be begun; it then is for all that waits.
@@ -77,13 +70,11 @@ impl Disk {
         self.syncs += 1;
         if self.bug != Bug::SkipFsync {
             self.log.sync()?;
-            self.unsynced = 0;
         }
         Ok(std::mem::take(&mut self.syncing))
     }
 
     pub fn truncate_log(&mut self, region: u64, index: u64) -> Result<(), LogError> {
-        self.unsynced += 1;
         self.log.truncate(region, index)
     }
 
@@ -114,19 +105,17 @@ impl Disk {
         };
         // What was written before must not come back.
         let _ = self.log.write(&[write], true);
-        self.unsynced = 0;
     }
 
     /// Everything in the rows is on disk.
     pub fn flush(&mut self) {
-        self.flushed = self.rows.map().clone();
+        self.rows.flush();
     }
 
     /// The power fails, or the process dies: what is left is what a start finds.
     pub fn crash(&mut self, rng: &mut fastrand::Rng) {
-        self.log.crash_keeping(rng.usize(..=self.unsynced));
-        self.rows = Arc::new(Rows::of(self.flushed.clone()));
-        self.unsynced = 0;
+        self.log.crash_keeping(rng.usize(..=self.log.unsynced()));
+        self.rows = Arc::new(Rows::of(self.rows.flushed()));
         if rng.bool() {
             self.files.clear();
         }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::cluster::Descriptor;
+use node::{MetaAnswer, MetaCall};
 use replica::{Message, SnapshotHead};
 use table::RowId;
 
@@ -11,7 +12,7 @@ use crate::check::agree::Applied;
 use crate::check::written::Cached;
 use crate::client::{Answer, Request};
 use crate::database::Ask;
-use crate::desk::{Asker, Call, Reply};
+use crate::desk::Asker;
 use crate::state::Files;
 
 /// What a node does that others notice.
@@ -28,8 +29,8 @@ pub struct Effects {
     pub snapshots: Vec<(u64, u64, SnapshotHead, Rc<Files>)>,
     pub facts: Vec<Fact>,
     /// What this node asks of others: machine, and number.
-    pub calls: Vec<(u64, u64, Call)>,
-    pub replies: Vec<(Asker, Reply)>,
+    pub calls: Vec<(u64, u64, MetaCall)>,
+    pub replies: Vec<(Asker, MetaAnswer)>,
     /// Nodes that should ask meta soon.
     pub news: Vec<u64>,
     /// This node should tell meta soon.
@@ -115,14 +116,4 @@ pub struct Known {
 pub struct Limits {
     pub keep_entries: u64,
     pub quiet_ticks: usize,
-}
-
-/// The node around a member of meta, for the time of one event.
-pub struct Around<'a> {
-    pub disk: &'a mut crate::disk::Disk,
-    pub rng: &'a mut fastrand::Rng,
-    pub out: &'a mut Effects,
-    pub now_ms: u64,
-    pub wall_ms: u64,
-    pub bug: crate::bugs::Bug,
 }

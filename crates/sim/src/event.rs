@@ -5,10 +5,10 @@ use std::rc::Rc;
 use replica::{Message, SnapshotHead};
 
 use crate::client::{Answer, Request};
-use node::Said;
+use node::{MetaAnswer, MetaCall, Said};
 
 use crate::database::Statement;
-use crate::desk::{Asker, Call, Reply};
+use crate::desk::Asker;
 use crate::faults::Fault;
 use crate::state::Files;
 
@@ -66,13 +66,13 @@ pub enum Event {
     Call {
         node: u64,
         asker: Asker,
-        call: Box<Call>,
+        call: Box<MetaCall>,
     },
     Reply {
         node: u64,
         life: u64,
         ticket: u64,
-        reply: Box<Reply>,
+        reply: Box<MetaAnswer>,
     },
     /// A node has waited long enough for a reply.
     NoReply {

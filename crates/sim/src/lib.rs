@@ -22,7 +22,6 @@
 //! their own tests with real processes.
 
 mod bugs;
-mod chair;
 pub mod check;
 mod client;
 mod clock;
@@ -35,6 +34,7 @@ mod faults;
 pub mod history;
 mod machine;
 mod membership;
+mod meta;
 mod network;
 mod placement;
 mod plan;

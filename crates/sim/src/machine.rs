@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use base::cluster::META_REGION;
-use node::ReplicaRecord;
-use server::cluster::Minutes;
+use node::{MetaRecord, ReplicaRecord};
 
 use crate::bugs::Bug;
-use crate::chair::Chair;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::disk::Disk;
-use crate::effects::{Around, Effects, Known, Limits};
+use crate::effects::{Effects, Known, Limits};
 use crate::event::Event;
+use crate::meta::Member;
 use crate::regions::Regions;
 use crate::state::remove_record;
 
@@ -47,7 +46,7 @@ pub struct Node {
     pub places: BTreeMap<u64, Place>,
     pub regions: Regions,
     /// Its member of meta, and how it talks to meta: if there is a meta service at all.
-    pub chair: Option<Chair>,
+    pub meta: Option<Member>,
     pub desk: Option<Desk>,
     /// It never starts again.
     pub is_lost: bool,
@@ -77,7 +76,7 @@ impl Node {
             life: 0,
             places: BTreeMap::new(),
             regions: Regions::new(0),
-            chair: None,
+            meta: None,
             desk: None,
             is_lost: false,
             held: Vec::new(),
@@ -114,23 +113,11 @@ impl Node {
         self.open_desk(true_us, out);
     }
 
-    pub(crate) fn around<'a>(&'a mut self, true_us: u64, out: &'a mut Effects) -> Around<'a> {
-        let now_ms = self.now_ms(true_us);
-        Around {
-            now_ms,
-            wall_ms: self.clock.wall_ms(true_us),
-            disk: &mut self.disk,
-            rng: &mut self.rng,
-            out,
-            bug: self.bug,
-        }
-    }
-
     /// The process is gone; what the disk keeps is decided by chance.
     pub fn crash(&mut self) {
         self.status = Status::Down;
         self.regions = Regions::new(0);
-        self.chair = None;
+        self.meta = None;
         self.held.clear();
         self.disk.crash(&mut self.rng);
     }
@@ -154,36 +141,23 @@ impl Node {
         self.desk = setup.map(|setup| Desk::new(setup, told));
     }
 
-    /// Runs `what` on the member of meta, if it is here.
-    pub fn with_chair(
-        &mut self,
-        true_us: u64,
-        out: &mut Effects,
-        what: impl FnOnce(&mut Chair, &mut Around<'_>),
-    ) {
-        if let Some(mut chair) = self.chair.take() {
-            what(&mut chair, &mut self.around(true_us, out));
-            self.chair = Some(chair);
-        }
-    }
-
     /// Whether this replica is still on its disk, and knows there that this index is committed.
     pub fn keeps(&self, region: u64, replica: u64, index: u64) -> bool {
-        let seat = match region {
-            META_REGION => Minutes::read(&*self.disk.rows)
+        let record = match region {
+            META_REGION => MetaRecord::read(&*self.disk.rows)
                 .ok()
                 .flatten()
-                .map(|it| it.seat),
+                .map(|it| it.record),
             _ => self.places.get(&region).map(|place| place.record.clone()),
         };
         !self.is_lost
-            && seat.is_some_and(|seat| seat.replica == replica)
+            && record.is_some_and(|record| record.replica == replica)
             && self.disk.log.synced_commit(region) >= index
     }
 
     pub fn leads(&self, region: u64) -> Option<u64> {
         let replica = match region {
-            META_REGION => &self.chair.as_ref()?.replica,
+            META_REGION => self.meta.as_ref()?.replica(),
             _ => self.replica(region)?,
         };
         replica.is_leader().then(|| replica.term())
@@ -221,7 +195,7 @@ impl Node {
                 owned.expire(region as usize, cx, asked);
             }
         });
-        self.with_chair(true_us, out, |chair, around| chair.tick(around));
+        self.with_meta(true_us, out, |member, cx, asked| member.on_tick(cx, asked));
     }
 
     /// Time passes for SQL rows.
@@ -242,9 +216,7 @@ impl Node {
                     .into_iter()
                     .partition(|(region, _)| *region == META_REGION);
                 for (_, number) in meta {
-                    self.with_chair(true_us, out, |chair, around| {
-                        chair.on_persisted(number, around);
-                    });
+                    self.with_meta(true_us, out, |member, _, _| member.on_persisted(number));
                 }
                 if !done.is_empty() {
                     self.on_written(done, true_us, out);

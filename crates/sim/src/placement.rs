@@ -3,12 +3,12 @@
 
 use base::cluster::META_REGION;
 
-use crate::chair::Setup;
 use crate::check::placed;
 use crate::desk::{Asker, CALL_US, Desk};
 use crate::effects::Effects;
 use crate::event::Event;
 use crate::machine::{Node, Status};
+use crate::meta::Setup;
 use crate::world::World;
 
 /// Voters of every region.
@@ -170,7 +170,7 @@ impl World {
         let Some(leader) = leader.filter(|node| node.status == Status::Up) else {
             return Some("meta has no leader".into());
         };
-        let chair = leader.chair.as_ref()?;
-        placed::check(&chair.state, &self.nodes, self.plan.regions).err()
+        let member = leader.meta.as_ref()?;
+        placed::check(member.state(), &self.nodes, self.plan.regions).err()
     }
 }

@@ -240,7 +240,8 @@ impl Node {
         let result = handle(&mut owned, &cx, asked);
         out.facts.append(&mut process.facts.borrow_mut());
         out.is_news |= *process.is_news.borrow();
-        out.failure = process.failure.borrow_mut().take();
+        let failure = process.failure.borrow_mut().take();
+        out.failure = failure.or(out.failure.take());
         self.regions.owned = owned;
         result
     }

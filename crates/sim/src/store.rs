@@ -15,6 +15,8 @@ use crate::trace::hash_of;
 #[derive(Default)]
 pub struct Rows {
     map: MapStore,
+    /// What a crash leaves: the rows of the last flush.
+    flushed: Mutex<MapStore>,
     /// It takes nothing now.
     pub is_busy: AtomicBool,
     /// By region: of all its rows, its state among them.
@@ -25,6 +27,7 @@ impl Rows {
     /// Of these rows.
     pub fn of(map: MapStore) -> Rows {
         let rows = Rows {
+            flushed: Mutex::new(map.clone()),
             map,
             ..Rows::default()
         };
@@ -40,8 +43,15 @@ impl Rows {
         rows
     }
 
-    pub fn map(&self) -> &MapStore {
-        &self.map
+    /// Everything is on disk.
+    pub fn flush(&self) {
+        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        *flushed = self.map.clone();
+    }
+
+    pub fn flushed(&self) -> MapStore {
+        let flushed = self.flushed.lock();
+        flushed.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn digests(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, u64>> {
@@ -137,6 +147,7 @@ impl RowStore for Rows {
     }
 
     fn checkpoint(&self) -> Result<(), RowError> {
+        self.flush();
         Ok(())
     }
 

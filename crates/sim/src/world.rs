@@ -357,17 +357,15 @@ impl World {
                     )
                 });
                 let at = &mut self.nodes[node as usize - 1];
-                if region == META_REGION {
-                    at.with_chair(now_us, out, |chair, around| {
-                        if message.to == chair.replica.id() {
-                            chair.step(*message, around);
-                        }
-                    });
-                    return;
-                }
                 let from = self.directory.get(&message.from).copied().unwrap_or(0);
                 let mut bytes = Vec::new();
                 replica::encode_message(&message, &mut bytes);
+                if region == META_REGION {
+                    at.with_meta(now_us, out, |member, cx, _| {
+                        member.on_message(from, &bytes.into(), cx);
+                    });
+                    return;
+                }
                 at.on_regions(now_us, out, |owned, cx, asked| {
                     let messages = vec![(region as usize, bytes.into())];
                     owned.on_messages(from, messages, cx, asked);

@@ -24,16 +24,15 @@ use meta::wire::{
 use prost::Message;
 use transport::{CallError, Target};
 
-use super::chair::Word;
+use super::meta_thread::MetaInput;
 use super::regions::{self, Task};
 use super::seats::{self, Identity, ReplicaRecord};
 use super::sizes::Sizes;
 use super::tables::take_tables;
 use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
 use crate::Shared;
-use crate::durable::forget_log;
 use crate::shared::{now_ms, random_seed};
-use node::Pace;
+use node::{Pace, forget_log};
 
 const BEAT: Duration = Duration::from_secs(1);
 /// Orders and changes make the next heartbeat come sooner, but not at once: more may follow.
@@ -324,7 +323,7 @@ impl Node {
         for _ in &self.shared.mailboxes {
             all.append(&mut from.recv_timeout(REPORT).ok()?);
         }
-        all.extend(self.cluster.chair_report());
+        all.extend(self.cluster.meta_report());
         self.cluster.hear_replicas(&all);
         let routes = self.cluster.routes();
         for report in &mut all {
@@ -445,7 +444,7 @@ impl Node {
         let mut made = Vec::new();
         for (order, create) in creates {
             if order.region == base::cluster::META_REGION {
-                self.cluster.tell_chair(Word::Order(Box::new(order)));
+                self.cluster.tell_meta(MetaInput::Order(Box::new(order)));
                 continue;
             }
             let is_here = self.cluster.table.place_of(order.region).is_some();
@@ -473,7 +472,7 @@ impl Node {
     fn destroy(&self, order: &Order, replica: u64) -> Result<(), String> {
         if order.region == base::cluster::META_REGION {
             self.cluster
-                .tell_chair(Word::Order(Box::new(order.clone())));
+                .tell_meta(MetaInput::Order(Box::new(order.clone())));
             return Ok(());
         }
         let (Some(place), Some(durable)) = (
@@ -515,7 +514,7 @@ impl Node {
     fn lead(&self, order: &Order) -> Result<(), String> {
         if order.region == base::cluster::META_REGION {
             self.cluster
-                .tell_chair(Word::Order(Box::new(order.clone())));
+                .tell_meta(MetaInput::Order(Box::new(order.clone())));
             return Ok(());
         }
         let Some(place) = self.cluster.table.place_of(order.region) else {

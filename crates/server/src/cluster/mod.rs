@@ -5,7 +5,7 @@
 //!   forward    sessions with nodes that lead
 //!   peers      messages, ticks, reads             regions   replicas that come and go
 //!   snapshots  whole regions, out and in
-//!   heartbeats heartbeats to meta, its orders     chair     this node's member of meta
+//!   heartbeats heartbeats to meta, its orders     meta_thread  this node's member of meta
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
 //!   leadership log lines about who leads
 //! ```
@@ -17,11 +17,11 @@
 //! *Invariants*: nothing is acknowledged that a majority has not on disk; nothing is read that is not
 //! committed, or by a replica that may have been deposed; only the region's core touches its replica.
 
-mod chair;
 mod digests;
 pub mod forward;
 mod heartbeats;
 pub(crate) mod leadership;
+mod meta_thread;
 mod peers;
 mod redirect;
 mod regions;
@@ -44,7 +44,6 @@ use transport::{RaftMessage, Transport};
 
 pub use ::node::replica_record as seats;
 pub use ::node::{Newcomers, PATIENCE_MS, Peers, Serving, Unserved, lead, report_of_replica};
-pub use chair::{Minutes, Motion};
 pub(crate) use digests::take_digest;
 pub use peers::Outbox;
 pub use redirect::{Leads, NotRun, no_leader, not_run};
@@ -53,8 +52,8 @@ pub use start::{is_cluster_data, start_cluster};
 pub use tables::change_tables;
 
 use crate::cores::{Place, Places};
-use chair::Word;
 use heartbeats::Nudge;
+use meta_thread::MetaInput;
 use snapshots::Received;
 
 /// Calls between nodes, and of `neokv ctl`.
@@ -77,9 +76,9 @@ pub struct Cluster {
     table: Table,
     received: Received,
     digests: digests::Made,
-    chair: Sender<Word>,
+    meta: Sender<MetaInput>,
     /// How this node's member of meta stands, for the next heartbeat.
-    chair_report: Mutex<Option<ReplicaReport>>,
+    meta_report: Mutex<Option<ReplicaReport>>,
     nudge: Nudge,
     /// Places whose replica led and does not know who does now.
     lost: Mutex<BTreeSet<Place>>,
@@ -191,17 +190,17 @@ impl Cluster {
         self.transport.send_batch(node, messages.collect());
     }
 
-    fn tell_chair(&self, word: Word) {
-        let _ = self.chair.send(word);
+    fn tell_meta(&self, input: MetaInput) {
+        let _ = self.meta.send(input);
     }
 
-    fn chair_report(&self) -> Option<ReplicaReport> {
-        let report = self.chair_report.lock();
+    fn meta_report(&self) -> Option<ReplicaReport> {
+        let report = self.meta_report.lock();
         report.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_chair_report(&self, report: Option<ReplicaReport>) {
-        let kept = self.chair_report.lock();
+    fn set_meta_report(&self, report: Option<ReplicaReport>) {
+        let kept = self.meta_report.lock();
         *kept.unwrap_or_else(PoisonError::into_inner) = report;
     }
 
@@ -223,7 +222,7 @@ impl Cluster {
     }
 
     pub fn stop(&self) {
-        self.tell_chair(Word::Stop);
+        self.tell_meta(MetaInput::Stop);
         self.nudge();
         self.transport.stop();
     }

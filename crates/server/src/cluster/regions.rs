@@ -14,13 +14,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use base::cluster::RegionId;
 use keyspace::rows::{Changes, Family, State, Tier, layout};
-use node::{Open, Pace, Progress};
+use node::{Open, Pace, Progress, forget_log, has_log};
 
 use super::seats::{self, ReplicaRecord};
 use super::snapshots::Done;
 use super::{Cluster, clock_ms};
 use crate::cores::{Core, Message, NOWHERE, Place, Region, RegionBox};
-use crate::durable::{Stores, forget_log, has_log};
+use crate::durable::Stores;
 
 /// A node has room for so many replicas.
 pub const MOST_PLACES: usize = 8192;

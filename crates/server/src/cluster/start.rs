@@ -19,8 +19,8 @@ use keyspace::rows::RowStore;
 use meta::wire::{Address, Join, Profile};
 use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
 
-use super::chair::{self, Minutes, Word};
 use super::heartbeats::{Node, Nudge, ask_to_join};
+use super::meta_thread::{MetaInput, MetaThread};
 use super::regions::{self, MOST_PLACES, Task};
 use super::seats::{self, Identity};
 use super::snapshots;
@@ -32,7 +32,7 @@ use crate::settings::Settings;
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
 use crate::{Commands, Shared, listener};
-use node::{Pace, Progress};
+use node::{MetaRecord, Pace, Progress};
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;
@@ -74,7 +74,7 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
     let places = Arc::new(Places::default());
     let pace = pace(&settings);
     let (nudge, nudges) = Nudge::channel();
-    let (chair_words, chair_inbox) = std::sync::mpsc::channel();
+    let (meta, meta_inbox) = std::sync::mpsc::channel();
     let cluster = Arc::new(Cluster {
         id: identity.cluster,
         node: identity.node,
@@ -84,8 +84,8 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
         table: Table::default(),
         received: Default::default(),
         digests: Default::default(),
-        chair: chair_words,
-        chair_report: Default::default(),
+        meta,
+        meta_report: Default::default(),
         nudge,
         lost: Default::default(),
         tick_ms: pace.tick_ms,
@@ -133,15 +133,15 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
     let checkpoints = Checkpoints::start(shared.clone()).map_err(StartError::Thread)?;
 
     let founder = is_founder.then(|| founding(&shared.settings.current(), &identity, &profile));
-    let chair = chair::Start {
+    let meta_thread = MetaThread {
         shared: shared.clone(),
         cluster: cluster.clone(),
-        inbox: chair_inbox,
+        inbox: meta_inbox,
         pace,
         founder,
     };
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    threads.push(spawn("meta", move || chair.run())?);
+    threads.push(spawn("meta", move || meta_thread.run())?);
     let node = Node {
         shared: shared.clone(),
         cluster,
@@ -178,12 +178,12 @@ fn identify(settings: &Settings, rows: &dyn RowStore) -> Result<(Identity, bool)
         ..Identity::default()
     });
     identity.start_count += 1;
-    let mut is_founder = Minutes::is_founding(rows)?;
+    let mut is_founder = MetaRecord::is_founding(rows)?;
     if is_new && settings.cluster.init {
         identity.cluster = random_seed() | 1;
         identity.node = 1;
         is_founder = true;
-        Minutes::of_founder().keep(rows)?;
+        MetaRecord::of_founder().keep(rows, super::pause)?;
     } else if is_new && settings.cluster.join.is_empty() {
         return Err("a new cluster node needs --cluster-init or --join".into());
     } else if !is_new && identity.cluster == 0 && settings.cluster.init {
@@ -373,7 +373,7 @@ impl Handler for Ear {
                 continue;
             }
             if message.region == META_REGION {
-                cluster.tell_chair(Word::Raft {
+                cluster.tell_meta(MetaInput::Raft {
                     from,
                     bytes: message.body,
                 });
@@ -398,7 +398,7 @@ impl Handler for Ear {
             Some((shared, _)) if matches!(method, METHOD_DIGEST | METHOD_DIGEST_OF) => {
                 digests::on_call(shared, method, body, reply);
             }
-            Some((_, cluster)) => cluster.tell_chair(Word::Call {
+            Some((_, cluster)) => cluster.tell_meta(MetaInput::Call {
                 method,
                 body,
                 reply,

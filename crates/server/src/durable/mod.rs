@@ -44,7 +44,7 @@ use std::sync::{Arc, OnceLock};
 use base::{DbIndex, Refusal};
 use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
 use keyspace::{Keyspace, ValueRef};
-use replica::{LogStore, LogWrite};
+use replica::LogStore;
 
 pub(crate) use effect_groups::{EffectQueue, EffectRequest};
 
@@ -167,22 +167,6 @@ impl Durable {
 /// service's.
 pub fn log_id(region: Place) -> u64 {
     region as u64 + 1
-}
-
-/// The log of a region is of no use any more.
-pub fn forget_log(log: &dyn LogStore, region: u64) -> Result<(), String> {
-    let write = LogWrite {
-        region,
-        reset: Some(0),
-        ..LogWrite::default()
-    };
-    log.write(&[write], true).map_err(|error| error.to_string())
-}
-
-/// Whether anything of a region is in the log.
-pub fn has_log(log: &dyn LogStore, region: u64) -> Result<bool, String> {
-    let hard_state = log.hard_state(region).map_err(|error| error.to_string())?;
-    Ok(hard_state.is_some() || log.span(region).is_some())
 }
 
 /// Given database, key, value and deadline.

@@ -32,7 +32,7 @@ pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> 
         }
         for node in nodes.iter().filter(|node| node.status == Status::Up) {
             let seat = match id {
-                0 => node.chair.as_ref().map(|chair| &chair.seat),
+                0 => node.meta.as_ref().map(|member| member.record()),
                 _ => node.record(id),
             };
             let ours = node

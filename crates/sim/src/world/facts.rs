@@ -135,11 +135,10 @@ impl World {
             let up = self.nodes.iter().filter(|node| node.status == Status::Up);
             let holders = up.filter_map(|node| {
                 let now_ms = node.now_ms(self.now_us);
-                if region == META_REGION {
-                    let chair = node.chair.as_ref()?;
-                    return Some((chair.replica.id(), chair.lease(now_ms)?));
-                }
-                let replica = node.replica(region)?;
+                let replica = match region {
+                    META_REGION => node.meta.as_ref()?.replica(),
+                    _ => node.replica(region)?,
+                };
                 let may_serve = replica.may_serve(now_ms);
                 may_serve.then(|| (replica.id(), replica.term()))
             });
