@@ -1,12 +1,9 @@
 //! Entries on a region whose store is busy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::Refusal;
-use keyspace::rows::{
-    Changes, Family, MapStore, RowError, RowSource, RowStore, StoreStats, Tier, WriteError,
-};
+use keyspace::rows::{Changes, Family, MapStore, RowStore};
 use keyspace::{Expire, Keyspace, Tuning, Txn, View};
 use replica::entry::rows_payload;
 use replica::{MapLog, Members, Ready, Replica, ReplicaConfig};
@@ -16,68 +13,6 @@ use crate::member::EffectsOf;
 use crate::{Batch, Catalogue, Host, Map, Member, Progress, Requester, Seeds, Specs};
 
 const HOME: u64 = 1;
-
-/// Takes nothing while it is told so.
-#[derive(Default)]
-struct Slow {
-    rows: MapStore,
-    is_busy: AtomicBool,
-}
-
-impl RowSource for Slow {
-    fn get(
-        &self,
-        family: Family,
-        key: &[u8],
-        tier: Tier,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, RowError> {
-        self.rows.get(family, key, tier, found)
-    }
-
-    fn scan(
-        &self,
-        family: Family,
-        from: &[u8],
-        to: &[u8],
-        descending: bool,
-        tier: Tier,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), RowError> {
-        self.rows.scan(family, from, to, descending, tier, each)
-    }
-}
-
-impl RowStore for Slow {
-    fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
-        match self.is_busy.load(Ordering::SeqCst) {
-            true => Err(WriteError::Busy),
-            false => self.rows.write(changes),
-        }
-    }
-
-    fn checkpoint(&self) -> Result<(), RowError> {
-        self.rows.checkpoint()
-    }
-
-    fn snapshot(&self) -> Arc<dyn RowSource> {
-        self.rows.snapshot()
-    }
-
-    fn set_alive(&self, alive: &[(u64, u64)]) {
-        self.rows.set_alive(alive);
-    }
-
-    fn start_compaction(&self) {}
-
-    fn tidy(&self, _everything: bool) {}
-
-    fn stop_tidying(&self) {}
-
-    fn stats(&self) -> StoreStats {
-        self.rows.stats()
-    }
-}
 
 struct Healthy;
 
@@ -93,7 +28,7 @@ impl Host for Healthy {
 
 /// A core of a node alone with one region; its log is on disk as soon as it is written.
 struct OneRegion {
-    store: Arc<Slow>,
+    store: Arc<MapStore>,
     owned: OwnedRegions,
     specs: Specs,
     map: Map,
@@ -104,7 +39,7 @@ struct OneRegion {
 
 impl OneRegion {
     fn new() -> OneRegion {
-        let store = Arc::new(Slow::default());
+        let store = Arc::new(MapStore::new());
         let rows: Arc<dyn RowStore> = store.clone();
         let space = Keyspace::durable(1, HOME, None, rows.clone()).unwrap();
         let config = ReplicaConfig {
@@ -246,7 +181,7 @@ fn an_entry_of_rows_is_applied_and_answered_when_the_store_has_it() {
         one.propose_rows(&mut other, key, ticket);
     }
     let before = one.applied_index();
-    one.store.is_busy.store(true, Ordering::SeqCst);
+    one.store.set_busy(true);
     let mut out = one.on(|owned, cx, out| owned.apply(0, cx, out));
     for _ in 0..3 {
         assert_eq!(out.busy, [0], "it is to be tried again");
@@ -254,14 +189,14 @@ fn an_entry_of_rows_is_applied_and_answered_when_the_store_has_it() {
         assert_eq!(one.applied_index(), before, "nothing of it is to be seen");
         out = one.on(|owned, cx, out| owned.resume(0, cx, out));
     }
-    one.store.is_busy.store(false, Ordering::SeqCst);
+    one.store.set_busy(false);
     let out = one.on(|owned, cx, out| owned.resume(0, cx, out));
     let kept = |fate: &(usize, usize, Fate)| matches!(fate.2, Fate::Kept);
     assert_eq!(out.fates.len(), 2);
     assert!(out.fates.iter().all(kept));
     assert_eq!(one.applied_index(), before + 2);
     assert!(one.has(b"a") && one.has(b"b"));
-    assert_eq!(one.store.rows.all(Family::Metadata).len(), 2);
+    assert_eq!(one.store.all(Family::Metadata).len(), 2);
 }
 
 /// The entry that begins a term has no stamp of its own. With an older one in the state row, time would go

@@ -1,13 +1,13 @@
 //! The whole cluster in one thread, under one seed.
 //!
-//! The real `replica`, `keyspace` and `command` code, and the server's own way to apply an entry, run
-//! on simulated clocks, disks and networks that do everything real ones do at their worst. Checkers
+//! The code that ships runs here: `node` decides, with `replica`, `keyspace`, `command`, `table` and `meta`
+//! below it, on simulated clocks, disks and networks that do everything real ones do at their worst. Checkers
 //! look on. The same seed gives the same run, event by event, so what goes wrong once can be looked
 //! at for as long as it takes.
 //!
 //! ```text
-//!   plan ─► world ─┬─ queue: (time, number) ─► event ─► node ─► member ─► replica, keyspace
-//!   (seed)         ├─ network, clocks, disks                       │
+//!   plan ─► world ─┬─ queue: (time, number) ─► event ─► machine ─► regions ─► crate node
+//!   (seed)         ├─ network, clocks, disks                          │
 //!                  ├─ nemesis ─► faults              facts ◄───────┴──────► messages, answers
 //!                  └─ sessions ─► history               │
 //!                                    │                  │
@@ -42,6 +42,7 @@ mod queue;
 mod regions;
 pub mod row_calls;
 mod row_sessions;
+mod rows;
 mod run;
 mod script;
 mod sessions;

@@ -15,19 +15,17 @@ use keyspace::Tuning;
 use keyspace::rows::{self, RowStore, Tier};
 use node::{
     Access, Again, Batch, BatchBox, Context, Effects as Asked, Executing, Host, Load, Map, Outcome,
-    OwnedRegions, Peers, Places, Progress, READS, Ran, ReplicaRecord, Requester, Said, Seeds,
-    Served, Specs, refusal_of,
+    OwnedRegions, Peers, Places, Progress, READS, Ran, ReplicaRecord, Requester, Seeds, Served,
+    Specs, refusal_of,
 };
 use replica::{Fetch, Ready, Replica, SnapshotHead};
 use table::RowId;
-use table::entry::{Entry, Flushed};
-use table::leader::{Action, End};
+use table::leader::End;
 
 use crate::bugs::Bug;
 use crate::check::agree::Applied;
 use crate::check::written::Cached;
 use crate::client::{Answer, Request};
-use crate::database::{Ask, contents_of};
 use crate::effects::{Effects, Fact};
 use crate::machine::Node;
 use crate::state::{self, Files};
@@ -62,7 +60,7 @@ pub struct Regions {
     /// By region: the index whose digest was told.
     digested: BTreeMap<u64, u64>,
     /// By region: the SQL rows that were last seen.
-    cached: BTreeMap<u64, BTreeMap<RowId, Cached>>,
+    pub(crate) cached: BTreeMap<u64, BTreeMap<RowId, Cached>>,
 }
 
 /// Something that takes a while.
@@ -471,66 +469,6 @@ impl Node {
         });
     }
 
-    /// A request of a region's write-back leaves for the database.
-    fn ask_sql(&mut self, request: node::RowsRequest, out: &mut Effects) {
-        let region = request.place as u64;
-        let write_back = request.write_back;
-        match request.action {
-            Action::Load {
-                number,
-                table,
-                keys,
-            } => {
-                let ask = Ask::Load(table, keys);
-                out.statements.push((region, write_back, number, ask));
-            }
-            Action::Flush {
-                number,
-                table,
-                rows,
-            } => {
-                if self.bug == Bug::KickDirty && self.rng.u32(..8) == 0 {
-                    let id = |row: &table::leader::Flush| RowId {
-                        table: table.id,
-                        key: row.key.clone(),
-                    };
-                    let kicks = rows.iter().map(|row| (id(row), row.version));
-                    let kicks = Entry::Kick(kicks.collect());
-                    let flushed = rows.iter().map(|row| Flushed {
-                        id: id(row),
-                        version: row.version.unsigned_abs(),
-                        taken: 0,
-                    });
-                    let flushed = Entry::Flushed(flushed.collect());
-                    let region = self.regions.owned.region_mut(request.place);
-                    if let Some(write_back) = region.and_then(|it| it.write_back_mut()) {
-                        write_back.propose(flushed);
-                        write_back.propose(kicks);
-                    }
-                    return;
-                }
-                let ask = Ask::Flush(table, rows);
-                out.statements.push((region, write_back, number, ask));
-            }
-            Action::Propose(_) | Action::Done { .. } => {}
-        }
-    }
-
-    /// The database has answered, or has not in time.
-    pub fn on_sql(
-        &mut self,
-        (region, write_back, number): (u64, u64, u64),
-        said: Said,
-        true_us: u64,
-        out: &mut Effects,
-    ) {
-        self.on_regions(true_us, out, |owned, cx, asked| {
-            let whose = (region as usize, write_back, number);
-            let kept = owned.on_sql(whose, said, cx, asked);
-            debug_assert!(kept.is_none(), "no region is lent");
-        });
-    }
-
     /// The checkers compare replicas where two have the rows of the same index.
     fn tell_digests(&mut self, out: &mut Effects) {
         let regions = &mut self.regions;
@@ -556,48 +494,6 @@ impl Node {
         }
     }
 
-    /// Tells the checkers what became of SQL rows.
-    fn tell_rows(&mut self, out: &mut Effects) {
-        let regions = &mut self.regions;
-        for region in regions.owned.present() {
-            let Some(member) = region.member.as_deref() else {
-                continue;
-            };
-            if member.peers.as_ref().is_some_and(|it| it.is_installing) {
-                continue; // there is no state to speak of
-            }
-            let (id, replica) = (region.id as u64, member.replica.id());
-            let now: BTreeMap<RowId, Cached> = all_cached(&region.space).into_iter().collect();
-            let before = regions.cached.entry(id).or_default();
-            let gone = before.keys().filter(|id| !now.contains_key(id)).cloned();
-            let gone: Vec<RowId> = gone.collect();
-            let changed = now.iter().filter(|(id, it)| before.get(id) != Some(it));
-            let changed = changed.map(|(id, it)| (id.clone(), Some(it.clone())));
-            let gone = gone.into_iter().map(|id| (id, None));
-            let facts = changed.chain(gone).map(|(row, cached)| Fact::Row {
-                region: id,
-                replica,
-                id: row,
-                cached,
-            });
-            out.facts.extend(facts);
-            *before = now;
-        }
-    }
-
-    /// A replica begins, or begins anew, with these SQL rows.
-    pub fn tell_all_rows(&mut self, region: u64, out: &mut Effects) {
-        let Some(at) = self.regions.owned.region(region as usize) else {
-            return;
-        };
-        let rows = all_cached(&at.space);
-        let member = at.member.as_deref();
-        let replica = member.map_or(0, |member| member.replica.id());
-        let known = rows.iter().cloned().collect();
-        self.regions.cached.insert(region, known);
-        out.facts.push(Fact::Rows { replica, rows });
-    }
-
     /// The replica of a region, if it is here.
     pub fn replica(&self, region: u64) -> Option<&Replica> {
         let region = self.regions.owned.region(region as usize)?;
@@ -608,19 +504,6 @@ impl Node {
     pub fn record(&self, region: u64) -> Option<&ReplicaRecord> {
         let region = self.regions.owned.region(region as usize)?;
         Some(&region.member.as_deref()?.peers.as_deref()?.record)
-    }
-
-    /// All SQL rows that a region caches here.
-    pub fn all_cached(&self, region: u64) -> Vec<(RowId, Cached)> {
-        let region = self.regions.owned.region(region as usize);
-        region.map_or_else(Vec::new, |region| all_cached(&region.space))
-    }
-
-    /// Whether SQL has everything, as far as this replica knows.
-    pub fn is_drained(&self, region: u64) -> bool {
-        let region = self.regions.owned.region(region as usize);
-        let rows = region.and_then(|region| region.space.table_rows());
-        rows.is_none_or(|rows| rows.dirty_count() == 0 && rows.dead_count() == 0)
     }
 }
 
@@ -659,26 +542,6 @@ fn read_without_barrier(
         batch.ends.push(batch.replies.len());
     }
     batch
-}
-
-/// All SQL rows of a keyspace.
-fn all_cached(space: &keyspace::Keyspace) -> Vec<(RowId, Cached)> {
-    let Some(rows) = space.table_rows() else {
-        return Vec::new();
-    };
-    let one = |id: RowId| {
-        let (row, table) = (rows.get(&id)?, rows.table(id.table)?);
-        let cached = Cached {
-            version: row.image.version,
-            contents: contents_of(table, &row.image),
-            sql: row.sql,
-            dead: row.dead.as_ref().map(|dead| dead.why.to_string()),
-        };
-        Some((id, cached))
-    };
-    let tables = rows.tables().map(|table| table.id);
-    let ids = tables.flat_map(|table| rows.ids_of(table));
-    ids.filter_map(one).collect()
 }
 
 /// The command without the number by which a retry is known.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Changes, Family, RowError, RowSource, RowStore, StoreStats, Tier, WriteError};
@@ -20,6 +20,8 @@ pub struct MapStore {
     reads: AtomicU64,
     /// Those in the cache, if there is a difference.
     warm: Mutex<Option<Warm>>,
+    /// Nothing is written at present.
+    busy: AtomicBool,
 }
 
 impl MapStore {
@@ -29,6 +31,11 @@ impl MapStore {
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// While it is busy it takes no rows, as a store whose disk does not keep up.
+    pub fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::SeqCst);
     }
 
     /// All rows of a family, in order.
@@ -83,6 +90,7 @@ impl Clone for MapStore {
             alive: Mutex::new(self.alive()),
             reads: AtomicU64::new(self.reads()),
             warm: Mutex::default(),
+            busy: AtomicBool::new(false),
         }
     }
 }
@@ -154,6 +162,9 @@ impl RowSource for MapStore {
 
 impl RowStore for MapStore {
     fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
+        if self.busy.load(Ordering::SeqCst) {
+            return Err(WriteError::Busy);
+        }
         let mut rows = self.rows();
         for change in changes.iter().flat_map(|changes| changes.iter()) {
             let row = (change.family, change.key.to_vec());

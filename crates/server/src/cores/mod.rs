@@ -76,7 +76,7 @@ pub struct Core {
     pub id: CoreId,
     pub shared: Arc<Shared>,
     pub(crate) regions: RefCell<OwnedRegions>,
-    /// Ends the turns of a durable node; see `durable::compose`.
+    /// Ends the turns of a durable node; see `durable::composer`.
     pub(crate) composer: RefCell<Option<Waker>>,
     /// Words of the log writer that it does not know to be heard; see `durable::writer`.
     pub(crate) unheard: Cell<u64>,

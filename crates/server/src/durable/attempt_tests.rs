@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keyspace::rows::Changes;
+use keyspace::rows::{Changes, MapStore};
 use keyspace::{Expire, Tuning, Txn};
 use resp::Protocol;
 
@@ -10,7 +10,7 @@ use super::*;
 use node::{Peers, ReplicaRecord, Requester};
 
 use crate::cores::{Answer, Claim, CommandList, Ticket, Waiter};
-use crate::durable::one_core::{Slow, core, run_alone};
+use crate::durable::one_core::{core, run_alone};
 
 /// A blocking command, with its waiter.
 fn blocking(core: &Core, words: &[&[u8]], ticket: usize) -> BatchBox {
@@ -40,7 +40,7 @@ fn blocking(core: &Core, words: &[&[u8]], ticket: usize) -> BatchBox {
 #[test]
 fn a_look_leaves_due_keys_to_the_log() {
     run_alone(async {
-        let core = core(Arc::new(Slow::default()));
+        let core = core(Arc::new(MapStore::new()));
         core.begin_batch();
         let deadline_ms = core.now_ms() - 1;
         {
@@ -76,7 +76,7 @@ fn a_look_leaves_due_keys_to_the_log() {
 #[test]
 fn who_finds_nothing_where_another_node_leads_by_now_is_told() {
     run_alone(async {
-        let core = core(Arc::new(Slow::default()));
+        let core = core(Arc::new(MapStore::new()));
         let key = &b"list"[..];
         for is_led_here in [true, false] {
             let ticket = Ticket::new(&core);

@@ -164,7 +164,7 @@ mod tests {
         for (target, rank, is_written) in [
             ("server::durable", Rank::INFO, true),
             ("server::durable", Rank::DEBUG, false),
-            ("server::cluster::node", Rank::TRACE, true),
+            ("server::cluster::heartbeats", Rank::TRACE, true),
             ("transport", Rank::INFO, true),
             ("h2::codec", Rank::INFO, false),
             ("h2::codec", Rank::WARN, true),

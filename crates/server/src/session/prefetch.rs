@@ -5,7 +5,7 @@
 //! commands are known already, so their memory is asked for together, and the waits overlap. This
 //! reads the input a second time (some 30 ns a command) and changes nothing; it is done only where
 //! the table is too large for the cache, and not while the commands run later, in an entry of the
-//! log (`durable::apply` looks ahead there).
+//! log (`node::execute` prefetches there).
 
 use resp::{Parsed, RequestLimits, RequestParser};
 
