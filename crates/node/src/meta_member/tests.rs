@@ -1,3 +1,5 @@
+//! A member that is alone: it founds, answers, keeps its record and starts again from it.
+
 use keyspace::rows::{Family, MapStore, RowSource, Tier};
 use meta::limits::Limits;
 use meta::state::Settings;
