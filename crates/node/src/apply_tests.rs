@@ -115,11 +115,11 @@ impl OneRegion {
 
     /// A batch of one SET.
     fn set(&self, key: &[u8]) -> crate::BatchBox {
-        let number = self.specs.table.find(b"set").unwrap();
-        let row = &self.specs.table.rows()[number];
         let mut batch = Batch::new(0, 0, Arc::new(Requester::new(1)));
         batch.writes = true;
         batch.commands.push_all([&b"SET"[..], key, b"v"]);
+        let table = &self.specs.table;
+        let (number, row) = table.resolve(&batch.commands.args(0)).unwrap();
         let stat = self.specs.stat_number(number, row) as u16;
         batch.heads.push((stat, 0));
         batch
