@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::effect_groups::EffectGroups;
 use crate::lend::Line;
 use crate::outgoing::Outgoing;
 use crate::reads::Reads;
@@ -9,6 +10,8 @@ use crate::{BatchBox, CoreId, Map, Member, Place, Region, RegionBox};
 
 /// The regions of one core. What happens to them is in the files of this crate, one per stage.
 pub struct OwnedRegions {
+    /// Whose they are.
+    pub(crate) core: CoreId,
     pub(crate) slots: Slots,
     pub(crate) line: Line,
     pub outgoing: Outgoing,
@@ -17,6 +20,7 @@ pub struct OwnedRegions {
     /// Regions whose last write is in the log and not applied yet.
     pub(crate) logged: Vec<Place>,
     pub(crate) reads: Reads,
+    pub(crate) groups: EffectGroups,
 }
 
 /// The places of a core.
@@ -77,6 +81,7 @@ impl OwnedRegions {
     pub fn of(map: &Map, core: CoreId, regions: Vec<RegionBox>) -> Self {
         let (first, step) = map.first_of(core);
         let mut owned = OwnedRegions {
+            core,
             slots: Slots {
                 first,
                 step,
@@ -87,6 +92,7 @@ impl OwnedRegions {
             queued: Vec::new(),
             logged: Vec::new(),
             reads: Reads::default(),
+            groups: EffectGroups::default(),
         };
         regions.into_iter().for_each(|region| owned.add(region));
         owned

@@ -231,7 +231,6 @@ impl Node {
                 desk.number += 1;
                 let mut replicas: Vec<_> = self
                     .regions
-                    .owned
                     .present()
                     .filter_map(|it| report_of(it))
                     .collect();
@@ -455,7 +454,7 @@ impl Node {
             Some(Action::Destroy(destroy)) => {
                 let replica = destroy.replica;
                 let mut removed = None;
-                self.on_regions(true_us, out, |owned, cx, asked| {
+                self.on_region(region, true_us, out, |owned, cx, asked| {
                     removed = owned.remove_replica(region as usize, order, cx, asked);
                 });
                 if removed.is_some() {
@@ -464,7 +463,7 @@ impl Node {
                 }
                 Ok(())
             }
-            _ => self.on_regions(true_us, out, |owned, cx, asked| {
+            _ => self.on_region(region, true_us, out, |owned, cx, asked| {
                 owned.on_lead_order(region as usize, order, cx, asked)
             }),
         }

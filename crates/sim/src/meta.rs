@@ -190,7 +190,7 @@ impl Node {
         out: &mut Effects,
     ) {
         for write in asked.writes.drain(..) {
-            if let Err(error) = self.disk.write_log(write) {
+            if let Err(error) = self.disk.write_log(vec![write]) {
                 out.failure = Some(error.to_string());
             }
         }

@@ -84,8 +84,6 @@ pub struct Core {
     pub(crate) compose_asked: Cell<bool>,
     /// What the regions have asked for; see `effects`.
     pub(crate) effects: RefCell<Effects>,
-    /// Commands on held regions of a durable node; see `durable::effect_groups`.
-    pub(crate) effect_queue: crate::durable::EffectQueue,
     /// Messages for peers, gathered until the end of a turn (cluster).
     pub(crate) outbox: RefCell<Outbox>,
     /// Replicas elsewhere to which a snapshot is on its way (cluster).
@@ -145,7 +143,6 @@ impl Core {
             unheard: Cell::new(0),
             compose_asked: Cell::new(true),
             effects: RefCell::default(),
-            effect_queue: crate::durable::EffectQueue::default(),
             outbox: RefCell::default(),
             sending: RefCell::default(),
             last_reports: RefCell::default(),
@@ -299,20 +296,21 @@ impl Core {
 
     /// Waits for the right to send one more request to `core`; its answer gives it back.
     pub async fn credit(&self, core: CoreId) {
-        std::future::poll_fn(|cx| {
-            let credit = &self.credits[core];
-            match credit.get() {
-                0 => {
-                    self.creditless.borrow_mut().push_back(cx.waker().clone());
-                    Poll::Pending
-                }
-                n => {
-                    credit.set(n - 1);
-                    Poll::Ready(())
-                }
+        std::future::poll_fn(|cx| match self.try_credit(core) {
+            true => Poll::Ready(()),
+            false => {
+                self.creditless.borrow_mut().push_back(cx.waker().clone());
+                Poll::Pending
             }
         })
         .await;
+    }
+
+    /// As [`Core::credit`], if that need not wait.
+    fn try_credit(&self, core: CoreId) -> bool {
+        let credit = &self.credits[core];
+        let left = credit.get().checked_sub(1);
+        left.inspect(|&left| credit.set(left)).is_some()
     }
 
     fn credit_back(&self, core: CoreId) {

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::cpu::pin_to_cpu;
 use super::mailbox::Message;
-use super::{Core, CoreId, Map, OwnedRegions, Region};
+use super::{Core, CoreId, Map, OwnedRegions};
 use crate::Commands;
 use crate::clients::is_local;
 use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
@@ -107,12 +107,8 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
     let map = Map::of_regions(recovered.regions.len(), cores);
     let durable = Durable::start(stores, settings.log_sync, recovered.progress, cores, false);
     let durable = durable.map_err(StartError::Thread)?;
-    durable.regions_known(recovered.regions.iter().map(|(space, _)| space));
-    let mut regions = recovered
-        .regions
-        .into_iter()
-        .enumerate()
-        .map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
+    durable.regions_known(recovered.regions.iter().map(|region| &region.space));
+    let mut regions = recovered.regions.into_iter();
     let homes = (0..cores)
         .map(|core| {
             let own = map.regions_of(core).count();

@@ -8,9 +8,9 @@ use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 use resp::{Args, Reply};
 
 use crate::cluster::Unserved;
-use crate::cores::WatchFlag;
-use crate::session::{Multi, Watch, exec};
+use crate::session::{Multi, exec};
 use crate::{Later, Session, SessionCommand, SessionRun};
+use node::{Watch, WatchFlag};
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .union(Flags::LOADING)

@@ -9,25 +9,19 @@
 //! batch in an entry of the region's log, which is atomic and isolated too, and shares its sync
 //! with all others.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use base::{DbIndex, Refusal, Slot};
+use base::{Refusal, Slot};
 use command::{Flags, Run};
-use keyspace::View;
 use resp::{Args, Reply};
 
 use super::Session;
-use super::blocking::nil;
 use super::forwards::PAUSE;
 use super::turn::{Slow, Step, Work, feed_monitors};
 use crate::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};
 use crate::commands::{Later, SessionRun, wrong_arity};
-use crate::cores::{
-    Answer, Batch, BatchBox, Call, CommandList, CoreId, Held, Place, Ran, Route, WatchFlag, route,
-};
-use crate::durable::EffectRequest;
-use node::is_logged_as_given;
+use crate::cores::{Answer, Batch, BatchBox, Call, CommandList, CoreId, Place, Ran, Route, route};
+use node::{EffectRequest, Watch, is_logged_as_given, nil};
 
 /// Commands queued since MULTI.
 #[derive(Default)]
@@ -59,16 +53,6 @@ impl Multi {
     pub(super) fn each(&self, mut run: impl FnMut(&Args<'_>)) {
         (0..self.len()).for_each(|at| run(&self.commands.args(at)));
     }
-}
-
-/// A watched key.
-#[derive(Clone)]
-pub struct Watch {
-    pub db: DbIndex,
-    pub key: Box<[u8]>,
-    /// Whether it was there: a key that only expired since has changed, too.
-    pub existed: bool,
-    pub flag: Arc<WatchFlag>,
 }
 
 impl Work {
@@ -203,11 +187,8 @@ async fn run_here(
     }
     let regions = session.regions_of_transaction(multi, watched);
     if session.may_gather(multi) {
-        let request = EffectRequest {
-            regions,
-            watched: Some(watched.to_vec()),
-            batch: session.batch_of(multi, session.core.id),
-        };
+        let batch = session.batch_of(multi, session.core.id);
+        let request = EffectRequest::new(regions, batch, Some(watched.to_vec()));
         match session.core.run_effects(request).await {
             Some(batch) => reply.raw(batch.replies.as_bytes()),
             None => return Err(Refusal::new("ERR internal error")),
@@ -398,15 +379,5 @@ impl Session {
         {
             nil(block, reply);
         }
-    }
-}
-
-impl Held {
-    /// Whether one of these keys has changed, whose regions are held and which are in memory.
-    pub fn has_changed(&mut self, watched: &[Watch]) -> bool {
-        watched.iter().any(|watch| {
-            let gone = |view: View<'_>| view.kind(&watch.key).is_none();
-            watch.flag.is_set() || watch.existed && self.with_view(watch.db, gone)
-        })
     }
 }

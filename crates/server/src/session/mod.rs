@@ -39,11 +39,11 @@ use crate::Shared;
 use crate::clients::Client;
 use crate::cluster::forward::Upstreams;
 use crate::cores::{Core, Held, Place};
+use node::Watch;
 
-pub(crate) use blocking::nil;
 pub use connection::{serve, serve_internal};
 use elsewhere::WatchedElsewhere;
-pub use exec::{Multi, Watch, exec};
+pub use exec::{Multi, exec};
 use wrote::Wrote;
 
 /// `CLIENT REPLY`.
