@@ -22,7 +22,7 @@
 //!
 //! Reads: `reads.rs`, `run.rs`, `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
 //! `effect_batch.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`. The member of the meta service:
-//! `meta_member.rs`, `meta_record.rs`.
+//! `meta_member.rs`, `meta_record.rs`. Joining a cluster, heartbeats and meta's orders: `join.rs`, `heartbeat.rs`.
 
 mod apply;
 mod audience;
@@ -37,6 +37,8 @@ mod execute;
 mod expire;
 mod feed;
 mod follow;
+mod heartbeat;
+mod join;
 mod lend;
 mod map;
 mod member;
@@ -77,6 +79,11 @@ pub use context::{Context, Executing, Host, Seeds};
 pub use effect_batch::{EffectBatch, Fate, begin_entry, open_space, state_row};
 pub use effects::{DigestRequest, Effects, Grant, Load, LogJob, RowsRequest, Served};
 pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
+pub use heartbeat::{
+    HeartbeatContext, HeartbeatEffect, HeartbeatNotice, Heartbeats, MetaTarget, NOT_DESTROYED,
+    NodeReport, OpenHeartbeats, heartbeat_elsewhere, join_elsewhere,
+};
+pub use join::{Newcomer, NewcomerStep, Start, StartOptions};
 pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Place, Places, REGIONS_PER_CORE};
 pub use member::{Eviction, Member, Proposal, Serve, Unwritten};
 pub use membership::{Newcomers, lead, report_of, report_of_replica};
