@@ -322,7 +322,7 @@ impl Node {
             HeartbeatEffect::PublishRoutes(_)
             | HeartbeatEffect::TablesKnown
             | HeartbeatEffect::Notice(_) => return,
-            HeartbeatEffect::ToMeta(order) => return self.to_meta(*order, true_us, out),
+            HeartbeatEffect::ToMeta(order) => return self.on_meta_order(*order, true_us, out),
             HeartbeatEffect::Stop(why) => {
                 out.failure = Some(format!("meta wants it to stop: {why}"));
                 return;
@@ -370,7 +370,7 @@ impl Node {
         self.open(region, true_us, out);
     }
 
-    fn to_meta(&mut self, order: Order, true_us: u64, out: &mut Effects) {
+    fn on_meta_order(&mut self, order: Order, true_us: u64, out: &mut Effects) {
         if self.meta.is_some() {
             self.with_meta(true_us, out, |member, cx, asked| {
                 member.on_order(&order, cx, asked);
