@@ -21,8 +21,10 @@
 //! | settle | rows to the store, replies to the clients | `apply.rs`, `member.rs`, `audience.rs`, `refuse.rs` |
 //!
 //! Reads: `reads.rs`, `run.rs`, `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
-//! `effect_request.rs`, `effect_groups.rs`, `held.rs`, `commit.rs`, `effect_batch.rs`; blocked clients that they serve: `serve_lines.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`. The member of the meta service:
-//! `meta_member.rs`, `meta_record.rs`.
+//! `effect_request.rs`, `effect_groups.rs`, `held.rs`, `commit.rs`, `effect_batch.rs`; blocked clients that
+//! they serve: `serve_lines.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`. The member of the meta
+//! service: `meta_member.rs`, `meta_record.rs`. Joining a cluster, heartbeats and meta's orders: `join.rs`,
+//! `heartbeat.rs`.
 
 mod apply;
 mod audience;
@@ -41,7 +43,9 @@ mod execute;
 mod expire;
 mod feed;
 mod follow;
+mod heartbeat;
 mod held;
+mod join;
 mod lend;
 mod map;
 mod member;
@@ -88,7 +92,12 @@ pub use effects::{
     Borrow, DigestRequest, Effects, Fetched, Grant, HeldLoad, Load, LogJob, RowsRequest, Served,
 };
 pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
+pub use heartbeat::{
+    HeartbeatContext, HeartbeatEffect, HeartbeatNotice, Heartbeats, MetaTarget, NOT_DESTROYED,
+    NodeReport, OpenHeartbeats, heartbeat_elsewhere, join_elsewhere,
+};
 pub use held::{Attempted, HeldRegions, Moment};
+pub use join::{Newcomer, NewcomerStep, Start, StartOptions};
 pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Place, Places, REGIONS_PER_CORE};
 pub use member::{Eviction, Member, Proposal, Serve, Unwritten};
 pub use membership::{Newcomers, lead, report_of, report_of_replica};

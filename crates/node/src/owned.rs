@@ -1,6 +1,7 @@
 //! The regions a core owns, those lent out missing, with what waits for each.
 
 use bytes::Bytes;
+use meta::wire::ReplicaReport;
 
 use crate::effect_groups::EffectGroups;
 use crate::lend::Line;
@@ -41,6 +42,8 @@ pub(crate) struct Slot {
     queue: Vec<BatchBox>,
     /// Messages of peers that came while it was lent: node, bytes.
     pub parked: Vec<(u64, Bytes)>,
+    /// What meta was told last of its replica.
+    pub last_report: Option<ReplicaReport>,
 }
 
 impl Slots {
@@ -120,6 +123,7 @@ impl OwnedRegions {
         let region = slot.region.take()?;
         slot.is_used = false;
         slot.parked.clear();
+        slot.last_report = None;
         Some((region, std::mem::take(&mut slot.queue)))
     }
 

@@ -80,8 +80,7 @@ impl Replay<'_> {
                 replica.on_applied(committed.index);
             }
         }
-        self.progress
-            .set_region(place, home, space.applied_index());
+        self.progress.set_region(place, home, space.applied_index());
         let (rows, progress) = (self.rows.clone(), self.progress.clone());
         let mut member = Member::new(replica, space.last_stamp_ms(), rows, progress);
         member.feed = self.feed.then(Changes::new);

@@ -311,7 +311,8 @@ impl Choice {
 /// The hash tag of the keys of a region: in braces, a number whose slot belongs to it.
 pub fn tag(region: u64) -> &'static str {
     static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let slot = |number: &u64| u64::from(base::slot::slot_of(format!("{{{number}}}").as_bytes()));
+        let slot =
+            |number: &u64| u64::from(base::slot::slot_of(format!("{{{number}}}").as_bytes()));
         let of_region = |region: u64| {
             let is_its = |number: &u64| slot(number) % MOST_REGIONS == region % MOST_REGIONS;
             (0..).find(is_its).unwrap_or_default()

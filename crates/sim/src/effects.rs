@@ -12,7 +12,7 @@ use crate::check::agree::Applied;
 use crate::check::written::Cached;
 use crate::client::{Answer, Request};
 use crate::database::Ask;
-use crate::desk::Asker;
+use crate::heartbeats::Asker;
 use crate::state::Files;
 
 /// What a node does that others notice.

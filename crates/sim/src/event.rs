@@ -8,8 +8,8 @@ use crate::client::{Answer, Request};
 use node::{MetaAnswer, MetaCall, Said};
 
 use crate::database::Statement;
-use crate::desk::Asker;
 use crate::faults::Fault;
+use crate::heartbeats::Asker;
 use crate::state::Files;
 
 pub enum Event {

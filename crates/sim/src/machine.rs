@@ -9,10 +9,10 @@ use node::{MetaRecord, ReplicaRecord};
 
 use crate::bugs::Bug;
 use crate::clock::Clock;
-use crate::desk::Desk;
 use crate::disk::Disk;
 use crate::effects::{Effects, Known, Limits};
 use crate::event::Event;
+use crate::heartbeats::HeartbeatDriver;
 use crate::meta::Member;
 use crate::regions::{CORES, Regions};
 use crate::state::remove_record;
@@ -47,7 +47,7 @@ pub struct Node {
     pub regions: Regions,
     /// Its member of meta, and how it talks to meta: if there is a meta service at all.
     pub meta: Option<Member>,
-    pub desk: Option<Desk>,
+    pub heartbeats: Option<HeartbeatDriver>,
     /// It never starts again.
     pub is_lost: bool,
     /// What came while it was paused.
@@ -77,7 +77,7 @@ impl Node {
             places: BTreeMap::new(),
             regions: Regions::new(0),
             meta: None,
-            desk: None,
+            heartbeats: None,
             is_lost: false,
             held: Vec::new(),
             slow_us: 0,
@@ -110,7 +110,7 @@ impl Node {
         for region in self.places.keys().copied().collect::<Vec<_>>() {
             self.open(region, true_us, out);
         }
-        self.open_desk(true_us, out);
+        self.start_heartbeats(true_us, out);
     }
 
     /// The process is gone; what the disk keeps is decided by chance.
@@ -138,8 +138,8 @@ impl Node {
     pub fn wipe(&mut self, told: u64) {
         self.disk = Disk::new(self.bug);
         self.places.clear();
-        let setup = self.desk.as_ref().map(|desk| desk.setup);
-        self.desk = setup.map(|setup| Desk::new(setup, told));
+        let setup = self.heartbeats.as_ref().map(|driver| driver.setup);
+        self.heartbeats = setup.map(|setup| HeartbeatDriver::new(setup, told, None));
     }
 
     /// Whether this replica is still on its disk, and knows there that this index is committed.

@@ -138,7 +138,9 @@ impl Regions {
 
     /// A region, if it is not lent.
     pub fn region(&self, region: u64) -> Option<&Region> {
-        self.owned.get(self.core_of(region))?.region(region as usize)
+        self.owned
+            .get(self.core_of(region))?
+            .region(region as usize)
     }
 
     pub fn region_mut(&mut self, region: u64) -> Option<&mut Region> {
@@ -547,9 +549,11 @@ impl Node {
     pub fn on_work(&mut self, number: u64, true_us: u64, out: &mut Effects) {
         match self.regions.works.remove(&number) {
             None => {}
-            Some(Work::Retry(region)) => self.on_region(region, true_us, out, |owned, cx, asked| {
-                owned.resume(region as usize, cx, asked);
-            }),
+            Some(Work::Retry(region)) => {
+                self.on_region(region, true_us, out, |owned, cx, asked| {
+                    owned.resume(region as usize, cx, asked);
+                })
+            }
             Some(Work::RetryCommit(core, ticket)) => {
                 self.on_regions(core, true_us, out, |owned, cx, asked| {
                     owned.retry_commit(ticket, cx, asked);

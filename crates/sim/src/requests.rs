@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use keyspace::rows::{self, Tier};
 use node::{
-    Access, Again, Batch, BatchBox, Claim, CommandList, Context, EffectRequest, HeldRegions, Moment,
-    Outcome, OwnedRegions, Place, Ran, Served, Waiter, Watch, WatchFlag,
+    Access, Again, Batch, BatchBox, Claim, CommandList, Context, EffectRequest, HeldRegions,
+    Moment, Outcome, OwnedRegions, Place, Ran, Served, Waiter, Watch, WatchFlag,
 };
 use resp::Protocol;
 

@@ -1,7 +1,7 @@
 //! Calls of sessions on rows of tables: they begin here, go the way of all calls, and are recorded here.
 
 use crate::check::Broken;
-use crate::client::{How, Current, Request};
+use crate::client::{Current, How, Request};
 use crate::row_calls::{RowAct, RowSeen};
 use crate::sessions::CALL_US;
 use crate::world::World;

@@ -16,7 +16,6 @@ use crate::check::{
 };
 use crate::client::{Answer, Session, key};
 use crate::database::{Database, Statement};
-use crate::desk::Desk;
 use crate::effects::{Effects, Known};
 use crate::event::Event;
 use crate::history::History;
@@ -306,15 +305,7 @@ impl World {
                 at.tick(now_us, out);
                 self.after(next_us, Event::Tick { node, life });
             }
-            Event::Beat { .. } => {
-                let is_due = |desk: &mut Desk| {
-                    desk.planned_us = None;
-                    desk.next_us.is_some_and(|next_us| next_us <= now_us)
-                };
-                if at.desk.as_mut().is_some_and(is_due) {
-                    at.beat(now_us, out);
-                }
-            }
+            Event::Beat { .. } => at.beat(now_us, out),
             Event::Call { asker, call, .. } => {
                 self.trace
                     .note(now_us, &[11, node, asker.machine, asker.ticket], || {
@@ -408,7 +399,7 @@ impl World {
     /// What a node did reaches the others.
     pub(crate) fn carry_out(&mut self, node: u64, mut out: Effects) {
         let life = self.nodes[node as usize - 1].life;
-        self.carry_out_desk(node, &mut out);
+        self.carry_out_calls(node, &mut out);
         for fact in out.facts {
             self.on_fact(node, fact);
         }

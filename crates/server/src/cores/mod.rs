@@ -38,7 +38,6 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use command::Command;
-use meta::wire::ReplicaReport;
 use node::{Effects, Seeds};
 use resp::Args;
 
@@ -88,8 +87,6 @@ pub struct Core {
     pub(crate) outbox: RefCell<Outbox>,
     /// Replicas elsewhere to which a snapshot is on its way (cluster).
     pub(crate) sending: RefCell<BTreeSet<u64>>,
-    /// By place: what meta was told last (cluster).
-    pub(crate) last_reports: RefCell<BTreeMap<Place, ReplicaReport>>,
     /// Tasks that wait for something to change about a region: it comes home, or learns which tables
     /// there are. Place and ticket.
     pub(crate) watching_regions: RefCell<Vec<(Place, usize)>>,
@@ -145,7 +142,6 @@ impl Core {
             effects: RefCell::default(),
             outbox: RefCell::default(),
             sending: RefCell::default(),
-            last_reports: RefCell::default(),
             watching_regions: RefCell::default(),
             sql_answers: RefCell::default(),
             row_failure: Cell::default(),

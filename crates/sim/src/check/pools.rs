@@ -95,7 +95,9 @@ impl Pool<'_> {
             );
             return Err(broken(what, put));
         }
-        self.empty.iter().try_for_each(|call| self.check_empty(key, call, last))
+        self.empty
+            .iter()
+            .try_for_each(|call| self.check_empty(key, call, last))
     }
 
     /// Nobody finds nothing while a token is there all the time.
