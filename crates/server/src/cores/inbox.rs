@@ -132,11 +132,9 @@ impl Core {
                 if is_ours {
                     self.regions.borrow_mut().outgoing.note_written();
                 }
-                self.unheard.set(self.unheard.get() + 1);
                 match ticket {
                     Some(ticket) => {
                         let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
-                        self.acknowledge_syncs();
                     }
                     None => self.on_logged(&numbers, ok),
                 }

@@ -78,8 +78,6 @@ pub struct Core {
     pub(crate) regions: RefCell<OwnedRegions>,
     /// Ends the turns of a durable node; see `durable::composer`.
     pub(crate) composer: RefCell<Option<Waker>>,
-    /// Words of the log writer that it does not know to be heard; see `durable::writer`.
-    pub(crate) unheard: Cell<u64>,
     /// The composer has something to do.
     pub(crate) compose_asked: Cell<bool>,
     /// What the regions have asked for; see `effects`.
@@ -142,7 +140,6 @@ impl Core {
             id,
             regions: RefCell::new(regions),
             composer: RefCell::new(None),
-            unheard: Cell::new(0),
             compose_asked: Cell::new(true),
             effects: RefCell::default(),
             effect_queue: crate::durable::EffectQueue::default(),

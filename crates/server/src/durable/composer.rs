@@ -76,7 +76,6 @@ impl Core {
                 self.on_regions(|regions, cx, out| regions.drive_logged(cx, out));
             }
             self.end_turn();
-            self.acknowledge_syncs();
         }
     }
 
@@ -84,16 +83,6 @@ impl Core {
     pub(crate) fn end_turn(self: &Rc<Self>) {
         self.on_regions(|regions, _, out| regions.outgoing.flush(out));
         self.flush_outbox();
-    }
-
-    /// Nothing followed what the writer reported last: it need not wait for it.
-    pub(crate) fn acknowledge_syncs(&self) {
-        let unacknowledged = self.unheard.take();
-        if unacknowledged > 0
-            && let Some(durable) = &self.shared.durable
-        {
-            durable.writer.heard(unacknowledged);
-        }
     }
 
     /// Log writes of held regions; the ticket is answered when they are on disk.
@@ -110,7 +99,7 @@ impl Core {
         ticket: Option<usize>,
         (is_ours, clients): (bool, u32),
     ) {
-        let (shared, core, heard) = (self.shared.clone(), self.id, self.unheard.take());
+        let (shared, core) = (self.shared.clone(), self.id);
         let Some(durable) = &self.shared.durable else {
             return;
         };
@@ -141,7 +130,6 @@ impl Core {
                 });
                 Some(mailbox.clone())
             }),
-            heard,
             clients,
         });
     }

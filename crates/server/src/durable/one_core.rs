@@ -32,7 +32,7 @@ pub fn core(rows: Arc<MapStore>) -> Rc<Core> {
     let regions = recovered.regions.into_iter().enumerate();
     let regions = regions.map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
     let home = OwnedRegions::of(&map, 0, regions.collect());
-    let durable = Durable::start(stores, LogSync::Always, recovered.progress, 1, false).unwrap();
+    let durable = Durable::start(stores, LogSync::Always, recovered.progress).unwrap();
     let shared = Shared::with(settings, map, commands, Some(durable));
     Core::new(0, Arc::new(shared), home)
 }

@@ -4,13 +4,7 @@
 //! the slower the disk, the larger the groups. A failed write is final: nothing is known about
 //! what is on disk, so every later job fails too (DESIGN §13).
 //!
-//! **Cores in step.** Whoever was told that a job is on disk is about to send the next. If another
-//! core's job waits already and the writer took it at once, the two cores would take turns for
-//! ever, each with a sync for half of the commands. So it first waits until all have listened
-//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`super::patience`]). A core that is alone has nobody to be
-//! in step with.
-//!
-//! **Clients in company.** On a node alone it also waits until enough clients share a sync ([`super::company`]).
+//! **Clients in company.** On a node alone it waits until enough clients share a sync ([`super::company`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +14,7 @@ use std::time::{Duration, Instant};
 use replica::{LogStore, LogWrite};
 
 use super::company::{Company, Writers};
-use super::patience::{Awaited, Patience, to_be_heard};
+use super::patience::Patience;
 use crate::cores::Mailbox;
 use crate::shared::now_ms;
 
@@ -48,8 +42,6 @@ pub struct Job {
     pub writes: Vec<LogWrite>,
     /// Called on the writer's thread.
     pub done: Written,
-    /// As [`LogWriter::heard`] of so many jobs: this is what follows them.
-    pub heard: u64,
     /// Clients that wait for it, as far as they are among the [`Writers`].
     pub clients: u32,
 }
@@ -57,9 +49,6 @@ pub struct Job {
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
-    /// Jobs whose senders were told, and those of them who have done what follows from it.
-    told: u64,
-    heard: u64,
     /// Clients that wait for the jobs.
     clients: u32,
     sleeps: Sleeps,
@@ -72,30 +61,17 @@ enum Sleeps {
     #[default]
     No,
     UntilJob,
-    /// When there is a job and nothing is left to wait for.
-    Until(Awaited),
+    /// When there is a job, and so many clients wait.
+    UntilClients(u32),
 }
 
 impl Queue {
-    /// What is still to be waited for.
-    fn without(&self, awaited: Awaited) -> Awaited {
-        Awaited {
-            heard: awaited.heard && self.heard < self.told,
-            clients: match self.clients < awaited.clients {
-                true => awaited.clients,
-                false => 0,
-            },
-        }
-    }
-
     /// Whether the writer has to be woken; says so once.
     fn must_wake(&mut self) -> bool {
         let wake = match self.sleeps {
             Sleeps::No => false,
             Sleeps::UntilJob => !self.jobs.is_empty(),
-            Sleeps::Until(awaited) => {
-                !self.jobs.is_empty() && self.without(awaited) == Awaited::default()
-            }
+            Sleeps::UntilClients(clients) => !self.jobs.is_empty() && self.clients >= clients,
         };
         if wake {
             self.sleeps = Sleeps::No;
@@ -108,8 +84,6 @@ struct State {
     queue: Mutex<Queue>,
     filled: Condvar,
     sync: AtomicU8,
-    /// There is more than one who sends jobs.
-    has_several: bool,
     writers: Writers,
     writes: AtomicU64,
     syncs: AtomicU64,
@@ -126,16 +100,11 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    pub fn start(
-        log: Arc<dyn LogStore>,
-        sync: LogSync,
-        has_several: bool,
-    ) -> std::io::Result<LogWriter> {
+    pub fn start(log: Arc<dyn LogStore>, sync: LogSync) -> std::io::Result<LogWriter> {
         let state = Arc::new(State {
             queue: Mutex::default(),
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
-            has_several,
             writers: Writers::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
@@ -183,17 +152,8 @@ impl LogWriter {
 
     pub fn send(&self, job: Job) {
         let mut queue = self.state.lock();
-        queue.heard += job.heard;
         queue.clients += job.clients;
         queue.jobs.push(job);
-        self.state.wake_writer(queue);
-    }
-
-    /// Whoever sent these jobs knows that they are on disk, and nothing follows them now. Every job
-    /// counts once, here or in the job that follows it; what is never heard costs time only.
-    pub fn heard(&self, jobs: u64) {
-        let mut queue = self.state.lock();
-        queue.heard += jobs;
         self.state.wake_writer(queue);
     }
 
@@ -243,17 +203,16 @@ impl State {
             if queue.stopping && queue.jobs.is_empty() {
                 return None;
             }
-            patience.awaited = match queue.stopping {
-                true => Awaited::default(),
-                false => queue.without(patience.awaited),
-            };
+            if queue.stopping || queue.clients >= patience.clients {
+                patience.clients = 0;
+            }
             let wake_at = patience.end(Instant::now(), !queue.jobs.is_empty());
             if is_due || !queue.jobs.is_empty() && wake_at.is_none() {
                 queue.clients = 0;
                 return Some(std::mem::take(&mut queue.jobs));
             }
             queue.sleeps = match wake_at {
-                Some(_) => Sleeps::Until(patience.awaited),
+                Some(_) => Sleeps::UntilClients(patience.clients),
                 None => Sleeps::UntilJob,
             };
             let wake_at = [wake_at, until].into_iter().flatten().min();
@@ -283,11 +242,6 @@ impl State {
     /// Called by the writer only.
     fn set_sync_ahead(&self, is_ahead: bool) {
         self.is_sync_ahead.store(is_ahead, Ordering::Release);
-    }
-
-    fn tell(&self, jobs: usize) {
-        let mut queue = self.lock();
-        queue.told += jobs as u64;
     }
 }
 
@@ -330,11 +284,6 @@ fn run(log: &dyn LogStore, state: &State) {
             company.note(clients, done - last_done, took);
             last_done = done;
             patience = Patience::default();
-            if state.has_several
-                && let Some(wait) = to_be_heard(took)
-            {
-                patience.wait_until_heard(wait);
-            }
             if sync == LogSync::Always
                 && let Some((clients, wait)) = company.wanted(state.writers.count(now_ms()), took)
             {
@@ -353,7 +302,6 @@ fn run(log: &dyn LogStore, state: &State) {
             }
             state.set_sync_ahead(sync_at.is_some() && failed.is_none());
             state.writes.store(written, Ordering::Release);
-            state.tell(ends.len());
             let mut rest = writes.into_iter();
             let mut from = 0;
             let mut sleepers: Vec<Arc<Mailbox>> = Vec::new();
