@@ -216,6 +216,9 @@ impl Core {
             });
         if let Some(durable) = &self.shared.durable {
             durable.writer.set_sync(settings.log_sync);
+            durable
+                .writer
+                .set_group_commit_delay(settings.group_commit_delay);
             let tuning = Arc::new(settings.tuning.clone());
             for region in self.regions.borrow_mut().present() {
                 region.space.set_load_tuning(tuning.clone());

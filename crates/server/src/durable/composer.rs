@@ -20,10 +20,8 @@ impl Core {
     /// A batch with writes has come: it becomes part of its region's next entry.
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
         let mut regions = self.regions.borrow_mut();
-        if let (Some(durable), None) = (&self.shared.durable, &self.shared.cluster)
-            && regions.outgoing.note_client(self.id, &batch.client)
-        {
-            durable.writer.writers().note(&batch.client, self.now_ms());
+        if self.shared.cluster.is_none() {
+            regions.outgoing.note_client(self.id, &batch.client);
         }
         let refused = regions.enqueue(batch);
         drop(regions);
@@ -87,7 +85,8 @@ impl Core {
 
     /// Log writes of held regions; the ticket is answered when they are on disk.
     pub(super) fn log_held(&self, places: Vec<Place>, writes: Vec<LogWrite>, ticket: usize) {
-        self.log(places, writes, Some(ticket), (false, 1));
+        let clients = u32::from(self.shared.cluster.is_none());
+        self.log(places, writes, Some(ticket), (false, clients));
     }
 
     /// Sends log writes of the regions at `places` to the writer; the core is told when they are on disk.

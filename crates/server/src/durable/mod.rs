@@ -23,15 +23,14 @@
 mod attempt;
 mod checkpoint;
 pub(crate) mod commit;
-mod company;
 mod composer;
 mod effect_groups;
 mod evict;
+mod group_commit;
 mod large;
 mod load;
 #[cfg(test)]
 mod one_core;
-mod patience;
 mod quorum;
 mod readers;
 mod recover;

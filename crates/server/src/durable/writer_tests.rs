@@ -96,7 +96,7 @@ fn waiting() -> State {
         queue: Mutex::new(queue),
         filled: Condvar::new(),
         sync: AtomicU8::new(0),
-        writers: Writers::default(),
+        delay_us: AtomicU64::new(0),
         writes: AtomicU64::new(0),
         syncs: AtomicU64::new(0),
         synced_writes: AtomicU64::new(0),
@@ -104,36 +104,37 @@ fn waiting() -> State {
     }
 }
 
-fn for_clients(clients: u32, wait: Duration) -> Patience {
-    let mut patience = Patience::default();
-    patience.wait_for_clients(clients, wait);
-    patience
+fn for_clients(clients: u32, wait: Duration) -> Option<Wait> {
+    let until = Instant::now() + wait;
+    Some(Wait { clients, until })
 }
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(3600);
 
-fn taken(state: &State, mut patience: Patience) -> (usize, Option<bool>) {
-    let jobs = state.take(None, &mut patience).expect("not over");
-    (jobs.len(), patience.came())
+/// How many jobs are taken, and whether the wait timed out.
+fn taken(state: &State, wait: Option<Wait>) -> (usize, bool) {
+    let (jobs, has_timed_out) = state.take(None, wait).expect("not over");
+    (jobs.len(), has_timed_out)
 }
 
 #[test]
 fn a_group_waits_for_clients_but_not_for_long() {
     let began = Instant::now();
-    assert_eq!(taken(&waiting(), for_clients(2, SHORT)), (1, Some(false)));
+    assert_eq!(taken(&waiting(), for_clients(2, SHORT)), (1, true));
     assert!(began.elapsed() >= SHORT);
-    assert_eq!(taken(&waiting(), for_clients(1, LONG)), (1, Some(true)));
+    assert_eq!(taken(&waiting(), for_clients(1, LONG)), (1, false));
+    assert_eq!(taken(&waiting(), None), (1, false));
 }
 
 /// Whoever takes a group that waits so, and what it takes after these were sent.
-fn taken_after(patience: Patience, send: impl FnOnce(&LogWriter)) -> usize {
+fn taken_after(wait: Option<Wait>, send: impl FnOnce(&LogWriter)) -> usize {
     let writer = LogWriter {
         state: Arc::new(waiting()),
         thread: None,
     };
     let state = writer.state.clone();
-    let take = std::thread::spawn(move || taken(&state, patience).0);
+    let take = std::thread::spawn(move || taken(&state, wait).0);
     send(&writer);
     take.join().expect("taken")
 }
