@@ -113,8 +113,8 @@ pub fn start_cluster(mut settings: Settings, stores: Stores) -> Result<Server, S
             home.push(region);
         }
     }
-    let durable = Durable::start(stores, settings.log_sync, progress, cores, true)
-        .map_err(StartError::Thread)?;
+    let durable =
+        Durable::start(stores, settings.log_sync, progress).map_err(StartError::Thread)?;
     durable.stores.rows.set_alive(&alive);
     durable.stores.rows.start_compaction();
     let homes = homes

@@ -105,7 +105,7 @@ pub fn start_durable(settings: Settings, stores: Stores) -> Result<Server, Start
     }
     let catalogue = catalogue_change::kept(&*stores.rows).map_err(StartError::Recover)?;
     let map = Map::of_regions(recovered.regions.len(), cores);
-    let durable = Durable::start(stores, settings.log_sync, recovered.progress, cores, false);
+    let durable = Durable::start(stores, settings.log_sync, recovered.progress);
     let durable = durable.map_err(StartError::Thread)?;
     durable.regions_known(recovered.regions.iter().map(|region| &region.space));
     let mut regions = recovered.regions.into_iter();
