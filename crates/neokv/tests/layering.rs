@@ -28,6 +28,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // made from `proto/`
     ("rowapi", &[]),
     ("rowclient", &["base", "rowapi"]),
+    ("settings", &["base", "table", "keyspace"]),
     (
         "server",
         &[
@@ -38,6 +39,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "replica",
             "meta",
             "node",
+            "settings",
             "transport",
             "table",
             "sqldb",
@@ -61,7 +63,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
-            "base", "resp", "table", "keyspace", "command", "replica", "meta", "node", "server",
+            "base", "resp", "table", "keyspace", "command", "replica", "meta", "node",
         ],
     ),
     // the load generator of `make bench`: no part of the product

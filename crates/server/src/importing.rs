@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use keyspace::rdb;
 use keyspace::rows::{Changes, Import, RowError, RowStore, WriteError};
+use settings::Settings;
 
 use crate::cores::Map;
 use crate::durable::{log_id, region_count};
-use crate::settings::Settings;
 use crate::shared::now_ms;
 use crate::{listener, loading};
 

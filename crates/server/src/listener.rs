@@ -5,9 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
+use settings::Settings;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
-
-use crate::settings::Settings;
 
 /// Why a node does not listen.
 #[derive(Debug)]

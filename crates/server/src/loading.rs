@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use base::DbIndex;
 use keyspace::rdb::{self, Error, Summary};
 use keyspace::{Keyspace, Owned, Tuning, Txn, View};
+use settings::Settings;
 
 use crate::cores::Map;
-use crate::settings::Settings;
 
 /// Long loads tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use base::Refusal;
 use node::{Catalogue, DataSet};
+use settings::{Settings, SettingsCell};
 
 use crate::Commands;
 use crate::clients::Clients;
@@ -15,7 +16,6 @@ use crate::cores::{Evictions, Mailbox, Map};
 use crate::durable::Durable;
 use crate::latency::Latency;
 use crate::save_status::SaveStatus;
-use crate::settings::{Settings, SettingsCell};
 use crate::shutdown::Shutdown;
 use crate::slowlog::SlowLog;
 use crate::stats::{CoreStats, Rates};

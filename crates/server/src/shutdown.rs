@@ -6,9 +6,10 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use settings::SaveAtExit;
+
 use crate::Shared;
 use crate::cores::Message;
-use crate::settings::SaveAtExit;
 
 #[derive(Default)]
 pub struct Shutdown {

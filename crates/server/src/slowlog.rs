@@ -107,8 +107,8 @@ pub fn is_secret(args: &Args<'_>, secrets: Secrets, i: usize) -> bool {
         Secrets::Settings => {
             i >= 3
                 && i % 2 == 1
-                && crate::settings::list::find(&String::from_utf8_lossy(args.at(i - 1)))
-                    .is_some_and(|row| crate::settings::list::ALL[row].secret)
+                && settings::list::find(&String::from_utf8_lossy(args.at(i - 1)))
+                    .is_some_and(|row| settings::list::ALL[row].secret)
         }
     }
 }

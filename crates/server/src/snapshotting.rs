@@ -24,11 +24,11 @@ use base::DbIndex;
 use keyspace::rdb::{Encoder, Header};
 use keyspace::rows::RowSource;
 use keyspace::{Keyspace, ValueRef};
+use settings::Settings;
 use tokio::sync::oneshot;
 
 use crate::cores::{Core, Held, Message, Place};
 use crate::saving::{self, Part, Plan, SaveError};
-use crate::settings::Settings;
 use crate::shared::now_ms;
 use crate::{Shared, durable};
 

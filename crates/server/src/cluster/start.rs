@@ -28,11 +28,11 @@ use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
 use crate::cores::{Map, Message, OwnedRegions, Places, Region, Server, StartError, serve};
 use crate::durable::{Checkpoints, Durable, Stores, region_count_of};
 use crate::http::Door;
-use crate::settings::Settings;
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
 use crate::{Commands, Shared, listener};
 use node::{MetaRecord, Pace, Progress};
+use settings::Settings;
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;

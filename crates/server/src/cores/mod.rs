@@ -41,6 +41,7 @@ use command::Command;
 use meta::wire::ReplicaReport;
 use node::{Effects, Seeds};
 use resp::Args;
+use settings::Settings;
 
 pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
@@ -62,7 +63,6 @@ pub use tickets::{Answer, Ticket, Tickets};
 use crate::Shared;
 use crate::clients::Client;
 use crate::cluster::{Outbox, clock_ms};
-use crate::settings::Settings;
 use crate::shared::now_ms;
 use crate::stats::CoreStats;
 

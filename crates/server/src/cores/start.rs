@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use keyspace::{Keyspace, rdb};
+use settings::Settings;
 use tokio::net::TcpStream;
 
 use super::cpu::pin_to_cpu;
@@ -19,7 +20,6 @@ use crate::clients::is_local;
 use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
 use crate::http::{Door, Http};
 use crate::listener::{self, ListenError};
-use crate::settings::Settings;
 use crate::shared::{now_ms, random_seed};
 use crate::tables::catalogue_change;
 use crate::{Shared, loading, session};

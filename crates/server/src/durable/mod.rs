@@ -45,13 +45,14 @@ use base::{DbIndex, Refusal};
 use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
 use keyspace::{Keyspace, ValueRef};
 use replica::LogStore;
+use settings::LogSync;
 
 pub(crate) use effect_groups::{EffectQueue, EffectRequest};
 
 pub use checkpoint::Checkpoints;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
 pub use weighings::Weighings;
-pub use writer::{Job, LogSync, LogWriter};
+pub use writer::{Job, LogWriter};
 
 use crate::cores::Place;
 use node::Progress;

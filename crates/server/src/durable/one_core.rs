@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use keyspace::rows::MapStore;
 use replica::MapLog;
+use settings::{LogSync, Settings};
 use tokio::runtime::{Builder, LocalOptions};
 
-use super::{Durable, LogSync, Stores, recover};
+use super::{Durable, Stores, recover};
 use crate::cores::{Core, Map, OwnedRegions, Region};
-use crate::{Commands, Settings, Shared};
+use crate::{Commands, Shared};
 
 /// Runs a test as the thread of a core would.
 pub fn run_alone(test: impl Future<Output = ()>) {

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use replica::{LogStore, LogWrite};
+use settings::LogSync;
 
 use super::company::{Company, Writers};
 use super::patience::{Awaited, Patience, to_be_heard};
@@ -26,17 +27,6 @@ use crate::shared::now_ms;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
-
-/// When an entry counts as kept (`log-sync`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogSync {
-    /// When it is on disk.
-    Always,
-    /// When it is written; it is on disk a second later.
-    EverySecond,
-    /// When it is written; the system decides when it is on disk.
-    No,
-}
 
 /// Told, with the writes, whether they are there. It may leave a message in a core's mailbox; the core is woken when
 /// all jobs of a group have been told, once.

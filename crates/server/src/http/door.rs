@@ -4,11 +4,11 @@
 use std::io;
 use std::net::SocketAddr;
 
+use settings::{Settings, list};
 use socket2::Socket;
 use tokio::net::TcpListener;
 
 use crate::listener::{self, ListenError};
-use crate::settings::{Settings, list};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 511;

@@ -23,10 +23,10 @@ pub use ask::{Ask, Asked, RegionNumbers, Told};
 pub use sql::answer;
 pub use write_back::SqlAnswer;
 
+use settings::Settings;
 use table::leader::Limits;
 
 use crate::Shared;
-use crate::settings::Settings;
 
 /// What the leader of one region may use of what the node may.
 pub(crate) fn limits(shared: &Shared, settings: &Settings) -> Limits {

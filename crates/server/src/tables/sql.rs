@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use settings::SqlConfig;
 use table::leader::{Fault, Flush, Read, Wrote};
 use table::{Field, Table};
 use tokio::runtime::Handle;
@@ -40,16 +41,6 @@ const CALLS_MAX: usize = 16 * 1024;
 pub type Done<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
 /// Whether the table in SQL is still the one that is meant; see [`sqldb::Meant`].
 pub type IsMeant = Box<dyn Fn(&Table) -> bool + Send + Sync>;
-
-/// Where the databases are and what they may cost. Fixed when the node starts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SqlConfig {
-    /// By name.
-    pub backends: BTreeMap<String, String>,
-    /// Connections per backend.
-    pub connections: usize,
-    pub statement: Duration,
-}
 
 /// Rows of a scan, deleted ones included, with their negative version.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use base::Refusal;
 use resp::{Args, Reply};
+use settings::tables::MAIN;
 use table::leader::Fault;
 use table::{Table, parse_fields};
 
 use super::everywhere::{drain_all, follow_all};
 use super::{only_durable, text};
-use crate::settings::tables::MAIN;
 use crate::shared::now_ms;
 use crate::tables::catalogue::{Catalogue, Wanted};
 use crate::tables::catalogue_change::change_catalogue;

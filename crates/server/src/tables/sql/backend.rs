@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use settings::SqlConfig;
 use sqldb::{Database, Error, Flushed, Limits, Loaded, Meant};
 use table::entry::Found;
 use table::leader::{Fault, Flush, Read, Wrote};
@@ -13,7 +14,7 @@ use table::scan::PAGE_BYTES;
 use table::{Image, Table, Value};
 use tokio::sync::Semaphore;
 
-use super::{Counters, Scan, Shape, SqlConfig};
+use super::{Counters, Scan, Shape};
 use crate::shared::now_ms;
 
 /// Statements of one call, at the most: a flush that finds a bad row halves its batch a few times.

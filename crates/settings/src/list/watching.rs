@@ -1,7 +1,7 @@
 //! Watching the server: slow commands, latency, the log.
 
 use super::{COUNT, Setting, aliased, at_start, fixed, int, row};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
     row(

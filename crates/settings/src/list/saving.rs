@@ -2,7 +2,7 @@
 //! engine memory, and what a signal to stop does about it.
 
 use super::{BYTES, Setting, at_start, fixed, flagged, int, protected, row};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
     flagged(

@@ -23,7 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use crate::settings::Settings;
+use crate::Settings;
 
 pub use levels::{Level, Levels};
 use writer::Lines;

@@ -5,10 +5,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Settings;
-use crate::tables::sql::SqlConfig;
 
 /// The name of a backend that was given without one.
 pub const MAIN: &str = "main";
+
+/// Where the databases are and what they may cost. Fixed when the node starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SqlConfig {
+    /// By name.
+    pub backends: BTreeMap<String, String>,
+    /// Connections per backend.
+    pub connections: usize,
+    pub statement: Duration,
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableSettings {

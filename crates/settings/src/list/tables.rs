@@ -2,7 +2,7 @@
 //! `settings::tables`.
 
 use super::{BYTES, Setting, at_start, int, row, secret};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
     secret(at_start(row(

@@ -2,7 +2,7 @@
 //! may not.
 
 use super::{SMALL, Setting, fixed, int, row, secret};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 /// Who may do what can harm.
 const ALLOWED: Kind = Kind::Choice(&["no", "yes", "local"]);

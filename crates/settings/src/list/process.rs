@@ -4,7 +4,7 @@
 //! accept what asks for nothing and refuse the rest with a reason.
 
 use super::{SMALL, Setting, aliased, at_start, fixed, flagged, int, row};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
     at_start(row(

@@ -2,7 +2,7 @@
 //! `settings::cluster`; without `cluster-init` and `join` they say nothing.
 
 use super::{BYTES, Setting, at_start, flagged, int, row};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
     at_start(row(

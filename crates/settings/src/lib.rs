@@ -1,4 +1,12 @@
-//! Settings: what `CONFIG GET` and `CONFIG SET` speak of.
+//! What an operator may set, and the log that is written as it says.
+//!
+//! ```text
+//!   list      every setting, one row each; CONFIG GET and CONFIG SET speak of these
+//!   kind      how a value is parsed and shown          facts    what CONFIG GET only answers
+//!   values    all settings as typed fields             rewrite  CONFIG REWRITE
+//!   cluster, tables   settings about clusters and SQL tables
+//!   log       which events become lines, and where these go
+//! ```
 //!
 //! One list of rows ([`list::ALL`]) says what exists; [`facts`] is what is only answered. The values live as one immutable, typed
 //! [`Settings`] behind an `Arc`; a change makes a new one and moves a version number. A core keeps
@@ -12,6 +20,7 @@ mod cluster;
 mod facts;
 pub mod kind;
 pub mod list;
+pub mod log;
 mod rewrite;
 pub mod tables;
 mod values;
@@ -21,14 +30,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::glob;
 
-use crate::log;
-
 pub use cluster::ClusterSettings;
 pub use kind::{OutputLimit, OutputLimits, SavePoint, Value};
 pub use list::{Change, Setting};
 pub use rewrite::RewriteError;
-pub use tables::TableSettings;
-pub use values::{Engine, Permit, Rows, SaveAtExit, Settings};
+pub use tables::{SqlConfig, TableSettings};
+pub use values::{Engine, LogSync, Permit, Rows, SaveAtExit, Settings};
 
 /// The settings of a node, shared by all cores.
 pub struct SettingsCell {

@@ -9,7 +9,6 @@ use super::cluster::ClusterSettings;
 use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
 use super::tables::TableSettings;
-use crate::durable::LogSync;
 use crate::log::{Format, Levels};
 
 /// The value of every row, and whether the user gave it, at start or since.
@@ -17,6 +16,17 @@ use crate::log::{Format, Levels};
 pub struct Rows {
     values: Vec<Value>,
     given: Vec<bool>,
+}
+
+/// When an entry counts as kept (`log-sync`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogSync {
+    /// When it is on disk.
+    Always,
+    /// When it is written; it is on disk a second later.
+    EverySecond,
+    /// When it is written; the system decides when it is on disk.
+    No,
 }
 
 /// Every setting, parsed. The fields repeat in their own types what `rows` holds.

@@ -4,7 +4,7 @@
 //! nothing.
 
 use super::{BYTES, SMALL, Setting, int, row};
-use crate::settings::kind::Kind;
+use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
     row(

@@ -3,8 +3,11 @@
 //! ```text
 //! notice                              everything from notice on
 //! notice,transport=debug              and all that the transport has to say
-//! warning,cluster=verbose,sqlx=debug  a module of the server may stand without `server::`
+//! warning,cluster=verbose,sqlx=debug  a module of the server may stand without its crate
 //! ```
+//!
+//! The crates of the server were one once, `server`: it still names all of them, and its modules may be named as they
+//! were (`server::cluster`).
 //!
 //! The level without a module is that of NeoKV's own crates. Libraries write from `warning` on, unless they
 //! are named: at `debug` some of them write several lines per request.
@@ -12,7 +15,13 @@
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// Our crates that may write lines: the pure ones do not.
-const OWN: [&str; 5] = ["neokv", "server", "transport", "rocks", "sqldb"];
+const OWN: [&str; 4] = ["neokv", "transport", "rocks", "sqldb"];
+/// Those of the server.
+const SERVER: [&str; 7] = [
+    "server", "gateway", "admin", "session", "dump", "runtime", "settings",
+];
+/// Modules of `server` that are crates now.
+const RENAMED: [(&str, &str); 2] = [("family", "admin"), ("http", "gateway")];
 const NAMES: [(&str, Level); 5] = [
     ("debug", Level::Debug),
     ("verbose", Level::Verbose),
@@ -98,16 +107,37 @@ impl Levels {
     pub fn targets(&self) -> Targets {
         let others = self.all.max(Level::Warning);
         let mut targets = Targets::new().with_default(others.filter());
-        for own in OWN {
+        for own in OWN.into_iter().chain(SERVER) {
             targets = targets.with_target(own, self.all.filter());
         }
         for (module, level) in &self.modules {
-            targets = targets
-                .with_target(module.clone(), level.filter())
-                .with_target(format!("server::{module}"), level.filter());
+            for name in names_of(module) {
+                targets = targets.with_target(name, level.filter());
+            }
         }
         targets
     }
+}
+
+/// The beginnings of targets that a module stands for.
+fn names_of(module: &str) -> Vec<String> {
+    let mut names = vec![module.to_owned()];
+    if module == "server" {
+        names.extend(SERVER.map(str::to_owned));
+        return names;
+    }
+    let path = module.strip_prefix("server::").unwrap_or(module);
+    names.extend(SERVER.map(|own| format!("{own}::{path}")));
+    for (before, now) in RENAMED {
+        let rest = path.strip_prefix(before);
+        if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with("::")) {
+            names.push(format!("{now}{rest}"));
+        }
+    }
+    if SERVER.contains(&path) {
+        names.push(path.to_owned());
+    }
+    names
 }
 
 impl std::fmt::Display for Levels {
@@ -175,6 +205,18 @@ mod tests {
                 is_written,
                 "{target} {rank}"
             );
+        }
+        for (text, target) in [
+            ("warning,cluster=notice", "runtime::cluster::leadership"),
+            ("warning,server::cluster=notice", "runtime::cluster"),
+            ("warning,server=notice", "runtime::cluster"),
+            ("warning,server::session=notice", "session::connection"),
+            ("warning,family=notice", "admin::debug"),
+            ("warning,server::http::rows=notice", "gateway::rows"),
+        ] {
+            let targets = Levels::parse(text).unwrap().targets();
+            assert!(targets.would_enable(target, &Rank::INFO), "{text}");
+            assert!(!targets.would_enable("neokv", &Rank::INFO), "{text}");
         }
         let none = Levels::parse("nothing").unwrap().targets();
         assert!(!none.would_enable("server", &Rank::ERROR));
