@@ -30,6 +30,12 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("rowclient", &["base", "rowapi"]),
     ("settings", &["base", "table", "keyspace"]),
     (
+        "stats",
+        &[
+            "base", "resp", "table", "keyspace", "command", "node", "settings",
+        ],
+    ),
+    (
         "server",
         &[
             "base",
@@ -40,6 +46,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "meta",
             "node",
             "settings",
+            "stats",
             "transport",
             "table",
             "sqldb",

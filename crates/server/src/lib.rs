@@ -14,7 +14,6 @@
 //! Session commands (`CLIENT`, `CONFIG`, `MULTI` …) are rows and functions in [`family`], in the
 //! shape [`SessionCommand`] gives them; all other commands come from the `command` crate.
 
-pub mod clients;
 pub mod cluster;
 pub mod commands;
 pub mod cores;
@@ -22,19 +21,13 @@ pub mod durable;
 pub mod family;
 pub mod http;
 pub mod importing;
-pub mod latency;
 mod listener;
 pub mod loading;
-pub mod memory;
-pub mod reaper;
-pub mod save_status;
 pub mod saving;
 pub mod session;
 mod shared;
 pub mod shutdown;
-pub mod slowlog;
 pub mod snapshotting;
-pub mod stats;
 pub mod tables;
 
 pub use commands::{Commands, Later, SessionCommand, SessionRun};
@@ -43,3 +36,4 @@ pub use durable::Stores;
 pub use session::Session;
 pub use settings::{self, Settings, log};
 pub use shared::Shared;
+pub use stats::memory;

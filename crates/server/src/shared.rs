@@ -8,17 +8,17 @@ use arc_swap::ArcSwap;
 use base::Refusal;
 use node::{Catalogue, DataSet};
 use settings::{Settings, SettingsCell};
+use stats::clients::Clients;
+use stats::latency::Latency;
+use stats::save_status::SaveStatus;
+use stats::slowlog::SlowLog;
+use stats::{CoreStats, Rates};
 
 use crate::Commands;
-use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
 use crate::durable::Durable;
-use crate::latency::Latency;
-use crate::save_status::SaveStatus;
 use crate::shutdown::Shutdown;
-use crate::slowlog::SlowLog;
-use crate::stats::{CoreStats, Rates};
 use crate::tables::sql::Sql;
 
 /// A node that meta has not told of the tables for so long after its start goes by those it knew before.
@@ -115,7 +115,7 @@ impl Shared {
             run_id: random_id(),
             replication_id: Mutex::new(random_id()),
             saving: SaveStatus::new(now_ms(), regions),
-            memory_at_start: AtomicU64::new(crate::memory::used_memory() as u64),
+            memory_at_start: AtomicU64::new(stats::memory::used_memory() as u64),
             started: Instant::now(),
             started_at_ms: now_ms(),
             port: settings.redis_port.into(),
@@ -195,6 +195,17 @@ impl Shared {
                 .map(|command| command.calls.get())
                 .sum()
         })
+    }
+
+    /// Called often, by one core.
+    pub fn sample_rates(&self, now_ms: u64) {
+        self.rates.sample(now_ms, || {
+            [
+                self.commands_run(),
+                self.total(|core| core.net_input_bytes.get()),
+                self.total(|core| core.net_output_bytes.get()),
+            ]
+        });
     }
 
     /// Until when CLIENT PAUSE holds commands back; 0 for not at all.

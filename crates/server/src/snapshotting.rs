@@ -109,7 +109,7 @@ impl Run {
             path: settings.dir.join(&settings.dbfilename),
             header: Header {
                 created_s: now_ms() / 1000,
-                used_memory_bytes: crate::memory::used_memory() as u64,
+                used_memory_bytes: stats::memory::used_memory() as u64,
             },
             checksum: settings.rdbchecksum,
         };

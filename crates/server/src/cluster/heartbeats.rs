@@ -351,7 +351,7 @@ impl Node {
             disk_bytes,
             disk_free_bytes,
             disk_full,
-            memory_bytes: crate::memory::used_memory() as u64,
+            memory_bytes: stats::memory::used_memory() as u64,
             cores: self.shared.map.cores() as u32,
             load: 0,
         }

@@ -1,4 +1,4 @@
-//! What a core's regions have counted, left once a second where every thread may read it ([`crate::stats::RegionStats`]).
+//! What a core's regions have counted, left once a second where every thread may read it ([`stats::RegionStats`]).
 //!
 //! A region that is lent stays as it was last seen. Counts only grow: of a region that goes, what it had counted stays.
 
@@ -8,10 +8,10 @@ use std::sync::PoisonError;
 use base::limits::DATABASES;
 use keyspace::Keyspace;
 
+use stats::{RegionStats, TableGauges};
 use table::leader::Numbers;
 
 use super::{Core, Place, Region};
-use crate::stats::{RegionStats, TableGauges};
 use crate::tables::status;
 
 /// A region as it was last seen.

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::Refusal;
 use command::Flags;
 use keyspace::EvictionPolicy;
+use stats::memory::{live_memory, publish, used_memory};
+use stats::reaper;
 
 use super::mailbox::Message;
 use super::run::Call;
 use super::{Core, Place};
-use crate::memory::{live_memory, publish, used_memory};
-use crate::reaper;
 
 /// Keys given up for one command at most; the next command goes on.
 const KEYS_AT_ONCE: usize = 128;

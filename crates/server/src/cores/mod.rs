@@ -42,6 +42,8 @@ use meta::wire::ReplicaReport;
 use node::{Effects, Seeds};
 use resp::Args;
 use settings::Settings;
+use stats::CoreStats;
+use stats::clients::Client;
 
 pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
@@ -61,10 +63,8 @@ pub use tally::Tally;
 pub use tickets::{Answer, Ticket, Tickets};
 
 use crate::Shared;
-use crate::clients::Client;
 use crate::cluster::{Outbox, clock_ms};
 use crate::shared::now_ms;
-use crate::stats::CoreStats;
 
 /// Buffers kept for the next session that needs one.
 const SPARE_BUFFERS: usize = 64;

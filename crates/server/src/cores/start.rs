@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use keyspace::{Keyspace, rdb};
 use settings::Settings;
+use stats::clients::is_local;
 use tokio::net::TcpStream;
 
 use super::cpu::pin_to_cpu;
 use super::mailbox::Message;
 use super::{Core, CoreId, Map, OwnedRegions, Region};
 use crate::Commands;
-use crate::clients::is_local;
 use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
 use crate::http::{Door, Http};
 use crate::listener::{self, ListenError};
@@ -253,7 +253,7 @@ fn load_dump(shared: &Shared, homes: &mut [OwnedRegions]) -> Result<(), StartErr
     status.loaded_keys.store(restored.keys, Ordering::Relaxed);
     let expired = &status.loaded_expired;
     expired.store(restored.expired, Ordering::Relaxed);
-    crate::memory::publish();
+    stats::memory::publish();
     tracing::info!(keys = restored.keys, "loaded {name}: {restored}");
     loading::warn_of_skipped(&settings, &path, &restored.summary);
     Ok(())

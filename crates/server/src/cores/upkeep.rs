@@ -8,8 +8,10 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use stats::memory;
+use stats::reaper;
+
 use super::{Core, Place};
-use crate::{memory, reaper};
 
 /// Keys expired between two looks at the clock.
 const STEP: usize = 32;
@@ -41,7 +43,7 @@ impl Core {
             self.tidy(rare);
             self.weigh_home();
             if self.id == 0 {
-                self.shared.rates.sample(&self.shared, self.now_ms());
+                self.shared.sample_rates(self.now_ms());
             }
             memory::publish();
             if rare {

@@ -22,9 +22,9 @@
 
 use base::Refusal;
 use node::{begin_entry, state_row};
+use stats::reaper;
 
 use crate::cores::Held;
-use crate::reaper;
 
 /// Rows that commands on held regions may make, in all. An entry of the log is no larger (`ReplicaConfig`);
 /// the entries of all regions are one record, and raft-engine takes none beyond 2 GiB.

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use base::DbIndex;
 use keyspace::EvictionPolicy;
 use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
+use stats::memory::{publish, used_memory};
 
 use crate::cores::{Answer, Cold, Core, Held, Message, Place, Region, Ticket};
-use crate::memory::{publish, used_memory};
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
 const DROPPED_AT_ONCE: usize = 256;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use base::Refusal;
 use command::{Arity, Command};
 use resp::{Args, Reply};
+use stats::latency::Series;
 
 use super::info::histogram_of;
 use super::rows::{self, ADMIN, ANYTIME, SERVER, sub};
-use crate::latency::Series;
 use crate::shared::now_ms;
 use crate::{Session, SessionCommand, SessionRun};
 

@@ -4,10 +4,10 @@ use base::{Refusal, number};
 use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
 use keyspace::View;
 use resp::{Args, Reply};
+use stats::memory;
 
 use super::info::{Totals, resident_bytes};
 use super::rows::{self, ANYTIME, SERVER, sub};
-use crate::memory;
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 const SUBCOMMANDS: &[Command] = &[

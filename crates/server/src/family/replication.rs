@@ -218,7 +218,7 @@ async fn wait_for(session: &mut Session, wanted: Wanted, timeout_ms: u64) -> Res
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if sleep(session, left.map_or(pause, |left| pause.min(left))).await {
             break match client.take_unblock() {
-                Some(crate::clients::Unblock::Error) => Err(Refusal::new(
+                Some(stats::clients::Unblock::Error) => Err(Refusal::new(
                     "UNBLOCKED client unblocked via CLIENT UNBLOCK",
                 )),
                 _ => Ok(have),

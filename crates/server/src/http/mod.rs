@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One thread with an event loop of its own. It never touches a keyspace and no core waits for it: what it tells was left in
-//! atomics ([`crate::stats`]), what it does for gRPC goes through ordinary sessions.
+//! atomics ([`stats`]), what it does for gRPC goes through ordinary sessions.
 
 mod door;
 pub mod metrics;

@@ -18,13 +18,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
+use stats::clients::is_local;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tonic::body::Body;
 
 use super::rows::{self, Rows};
 use super::{LAST_CALLS, metrics};
-use crate::clients::is_local;
 use crate::{Shared, listener};
 
 /// Connections at a time; more wait to be accepted.

@@ -18,10 +18,10 @@ use command::{Block, Nil, Run};
 use resp::Reply;
 
 use super::connection::{Connection, Ended};
-use crate::clients::Unblock;
 use crate::cluster::Unserved;
 use crate::cores::{Answer, Batch, Call, Claim, CommandList, Ran, Route, Ticket, Waiter};
 use node::awaited_keys;
+use stats::clients::Unblock;
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
+use stats::clients::Client;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::Session;
@@ -19,7 +20,6 @@ use super::pending::Pending;
 use super::prefetch::Ahead;
 use super::socket::Socket;
 use super::turn::{Slow, Step, Work};
-use crate::clients::Client;
 use crate::cores::Core;
 
 /// Replies are written when this much waits, even if there is more to run.

@@ -19,10 +19,10 @@ use super::Session;
 use super::connection::{Connection, Ended};
 use super::exec::Multi;
 use super::forwards::{PAUSE, is_over};
-use crate::clients::Unblock;
 use crate::cluster::forward::{Upstream, encode, encode_args};
 use crate::cluster::{Cluster, Leads, NotRun, no_leader, not_run};
 use node::{in_doubt, try_again};
+use stats::clients::Unblock;
 
 /// Keys that are watched at another node.
 pub(super) struct WatchedElsewhere {

@@ -36,7 +36,6 @@ use base::DbIndex;
 use resp::Protocol;
 
 use crate::Shared;
-use crate::clients::Client;
 use crate::cluster::forward::Upstreams;
 use crate::cores::{Core, Held, Place};
 
@@ -44,6 +43,7 @@ pub(crate) use blocking::nil;
 pub use connection::{serve, serve_internal};
 use elsewhere::WatchedElsewhere;
 pub use exec::{Multi, Watch, exec};
+use stats::clients::Client;
 use wrote::Wrote;
 
 /// `CLIENT REPLY`.

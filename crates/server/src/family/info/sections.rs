@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stats::RegionStats;
+use stats::memory;
+
 use super::Totals;
 use crate::durable::Durable;
 use crate::family::connection::REDIS_VERSION;
-use crate::memory;
 use crate::shared::{Shared, now_ms};
-use crate::stats::RegionStats;
 
 /// `name:value` lines.
 pub struct Lines<'a>(pub &'a mut String);
@@ -191,7 +192,7 @@ pub fn memory(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("rss_overhead_bytes", 0);
     lines.add("mem_fragmentation_ratio", format!("{ratio:.2}"));
     lines.add("mem_fragmentation_bytes", difference);
-    lines.add("mem_not_counted_for_evict", crate::reaper::pending_bytes());
+    lines.add("mem_not_counted_for_evict", stats::reaper::pending_bytes());
     lines.add("mem_replication_backlog", 0);
     lines.add("mem_total_replication_buffers", 0);
     lines.add("mem_clients_slaves", 0);
@@ -300,7 +301,7 @@ pub fn stats(lines: &mut Lines<'_>, shared: &Shared, totals: &Totals) {
     let [commands, input, output] = shared.rates.per_second();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     let errors: u64 = shared.total(|core| core.errors().values().sum());
-    let total = |counter: fn(&crate::stats::CoreStats) -> u64| shared.total(counter);
+    let total = |counter: fn(&stats::CoreStats) -> u64| shared.total(counter);
     lines.add(
         "total_connections_received",
         total(|core| core.connections.get()),

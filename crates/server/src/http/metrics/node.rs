@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stats::memory;
+
 use super::text::{Page, Type};
 use crate::Shared;
 use crate::durable::Durable;
 use crate::family::info::{cpu_seconds, resident_bytes};
-use crate::memory;
 
 pub fn add(page: &mut Page, shared: &Shared) {
     let settings = shared.settings.current();
@@ -58,7 +59,7 @@ pub fn add(page: &mut Page, shared: &Shared) {
         settings.maxmemory,
     );
 
-    let regions = |count: fn(&crate::stats::RegionStats) -> u64| -> u64 {
+    let regions = |count: fn(&stats::RegionStats) -> u64| -> u64 {
         shared.stats.iter().map(|core| count(&core.regions)).sum()
     };
     page.gauge(

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use stats::{CoreStats, RegionStats};
+
 use super::text::{Page, Type};
 use crate::Shared;
 use crate::family::info::histogram_of;
-use crate::stats::{CoreStats, RegionStats};
 
 pub fn add(page: &mut Page, shared: &Shared) {
     clients(page, shared);
@@ -91,7 +92,7 @@ fn keys(page: &mut Page, shared: &Shared) {
         "Changes of keys.",
         sum(|it| it.changes.get()),
     );
-    let databases = |of: fn(&RegionStats) -> &[crate::stats::Counter]| -> Vec<u64> {
+    let databases = |of: fn(&RegionStats) -> &[stats::Counter]| -> Vec<u64> {
         let mut sums = vec![0; usize::from(base::limits::DATABASES)];
         for core in &shared.stats {
             for (sum, gauge) in sums.iter_mut().zip(of(&core.regions)) {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use stats::{Counter, TableGauges};
 use table::rows::Counts;
 
 use super::text::{Page, Type};
 use crate::Shared;
-use crate::stats::{Counter, TableGauges};
 use crate::tables::sql::{BOUNDS_US, Backend, Histogram};
 use crate::tables::status::count;
 

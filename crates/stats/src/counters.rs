@@ -12,8 +12,6 @@ use base::Refusal;
 use base::limits::DATABASES;
 use table::rows::Counts;
 
-use crate::Shared;
-
 /// A counter with one writing thread.
 #[derive(Default)]
 pub struct Counter {
@@ -35,6 +33,7 @@ impl Counter {
     }
 
     /// For gauges.
+    #[inline]
     pub fn set(&self, n: u64) {
         self.value.store(n, Ordering::Relaxed);
     }
@@ -191,7 +190,7 @@ impl RegionStats {
 
 /// The counters of one core.
 pub struct CoreStats {
-    /// By [`crate::Commands::stat_number`].
+    /// By `node::Specs::stat_number`.
     pub commands: Box<[CommandStats]>,
     pub connections: Counter,
     pub rejected_connections: Counter,
@@ -346,17 +345,14 @@ struct RateState {
 
 impl Rates {
     /// Takes a sample, unless the last is younger than 100 ms; called by one core.
-    pub fn sample(&self, shared: &Shared, now_ms: u64) {
+    /// `totals` says how many commands, bytes in and bytes out there have been.
+    pub fn sample(&self, now_ms: u64, totals: impl FnOnce() -> [u64; 3]) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed_ms = now_ms.saturating_sub(state.at_ms);
         if elapsed_ms < SAMPLE_MS {
             return;
         }
-        let totals = [
-            shared.commands_run(),
-            shared.total(|core| core.net_input_bytes.get()),
-            shared.total(|core| core.net_output_bytes.get()),
-        ];
+        let totals = totals();
         if state.at_ms != 0 {
             let before = state.totals;
             let at = state.next % SAMPLES;

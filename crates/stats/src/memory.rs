@@ -26,6 +26,7 @@ pub fn used_memory() -> usize {
 
 /// [`used_memory`] without what waits to be freed: what `maxmemory` limits. While nobody knows how much that is,
 /// no more than what was allocated since.
+#[inline]
 pub fn live_memory() -> usize {
     let used = used_memory();
     match crate::reaper::used_before_unknown() {

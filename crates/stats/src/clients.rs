@@ -13,10 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use command::Secrets;
-use node::Requester;
+use node::{Requester, Specs};
 use resp::Args;
-
-use crate::Commands;
 
 /// What is known of one client outside its session.
 pub struct Client {
@@ -35,7 +33,7 @@ pub struct Client {
     library: Mutex<Library>,
     pub db: AtomicU8,
     pub protocol: AtomicU8,
-    /// Row number of the last command (`Commands::stat_number`).
+    /// Row number of the last command (`Specs::stat_number`).
     pub last_command: AtomicU32,
     /// When the last batch of commands came.
     pub last_active_ms: AtomicU64,
@@ -185,7 +183,7 @@ impl Client {
 
     /// The line `CLIENT LIST` shows. `input_bytes`: at least so many wait to be read (the command
     /// that asks, for the asking client itself).
-    pub fn line(&self, commands: &Commands, now_ms: u64, input_bytes: usize) -> String {
+    pub fn line(&self, specs: &Specs, now_ms: u64, input_bytes: usize) -> String {
         let queued = self.queued.load(Ordering::Relaxed);
         let mut flags = String::new();
         for (flag, set) in [
@@ -215,7 +213,7 @@ impl Client {
         let output = self.output_bytes.load(Ordering::Relaxed);
         let command = match self.last_command.load(Ordering::Relaxed) {
             u32::MAX => "NULL",
-            number => commands
+            number => specs
                 .each_row()
                 .find(|(at, _)| *at == number as usize)
                 .map_or("NULL", |(_, row)| row.name),
