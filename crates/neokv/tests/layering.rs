@@ -36,6 +36,27 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "runtime",
+        &[
+            "base",
+            "resp",
+            "table",
+            "keyspace",
+            "command",
+            "replica",
+            "meta",
+            "node",
+            "settings",
+            "stats",
+            "transport",
+            "sqldb",
+        ],
+    ),
+    (
+        "dump",
+        &["base", "keyspace", "settings", "stats", "runtime"],
+    ),
+    (
         "server",
         &[
             "base",
@@ -47,6 +68,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "node",
             "settings",
             "stats",
+            "runtime",
+            "dump",
             "transport",
             "table",
             "sqldb",

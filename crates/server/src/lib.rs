@@ -1,39 +1,20 @@
 //! Cores, sessions, and everything between a socket and a keyspace.
-//!
-//! ```text
-//!   socket ─► session ─► commands (table) ─► route ─┬─► run here            (region of this core)
-//!                 ▲                                 ├─► batch to one core   (cores::batch)
-//!                 │                                 └─► hold regions, run   (cores::lend)
-//!                 └──────────── replies in request order ◄───────┘
-//! ```
-//!
-//! One pinned thread per core ([`cores`]), one task per connection ([`session`]). What a core owns,
-//! only that core touches; cores talk by message. What all cores share ([`Shared`]) is either
-//! read-mostly (settings, table) or off the hot path (client registry, slow log).
-//!
-//! Session commands (`CLIENT`, `CONFIG`, `MULTI` …) are rows and functions in [`family`], in the
-//! shape [`SessionCommand`] gives them; all other commands come from the `command` crate.
 
-pub mod cluster;
+mod accept;
 pub mod commands;
-pub mod cores;
-pub mod durable;
 pub mod family;
 pub mod http;
-pub mod importing;
 mod listener;
-pub mod loading;
-pub mod saving;
 pub mod session;
-mod shared;
-pub mod shutdown;
-pub mod snapshotting;
-pub mod tables;
+mod signals;
+mod start;
 
 pub use commands::{Commands, Later, SessionCommand, SessionRun};
-pub use cores::{Core, Server, StartError, schedule_as_batch, start, start_durable};
-pub use durable::Stores;
+pub use runtime::cluster;
+pub use runtime::cores::schedule_as_batch;
+pub use runtime::{Shared, Stores};
 pub use session::Session;
 pub use settings::{self, Settings, log};
-pub use shared::Shared;
+pub use signals::on_signals;
+pub use start::{Server, StartError, commands, import, start, start_cluster, start_durable};
 pub use stats::memory;

@@ -25,7 +25,7 @@ impl Tagged {
     pub fn new(inner: Live) -> Tagged {
         Tagged {
             inner,
-            commands: Commands::new(),
+            commands: server::commands(),
             waits_there: Box::new(|| true),
         }
     }
@@ -58,7 +58,7 @@ impl Tagged {
                 word.splice(0..0, TAG.iter().copied());
             }
         };
-        let Ok((_, row)) = self.commands.table.resolve(&args) else {
+        let Ok((_, row)) = self.commands.specs.table.resolve(&args) else {
             return tagged;
         };
         let _ = row.keys.positions(&args, &mut put);

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use base::{Refusal, number};
 use command::{Arity, Command};
 use resp::{Args, Reply};
+use runtime::now_ms;
 use stats::clients::{Client, Unblock};
 
 use super::connection::{check_name, is_plain};
 use super::rows::{self, ADMIN, ANYTIME, CONNECTION, QUIET, sub};
 use crate::session::ReplyMode;
-use crate::shared::now_ms;
 use crate::{Session, SessionCommand, SessionRun};
 
 const SUBCOMMANDS: &[Command] = &[

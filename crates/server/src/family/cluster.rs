@@ -11,10 +11,10 @@ use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT};
 use command::{Arity, Command, Flags, Group};
 use resp::{Args, Reply};
+use runtime::cluster::Cluster;
 
 use self::topology::{find, nodes, replicas, shards, slots};
 use super::rows::{self, ANYTIME, SERVER, sub};
-use crate::cluster::Cluster;
 use crate::{Session, SessionCommand, SessionRun};
 
 const CLUSTER: Command = Command {

@@ -12,9 +12,9 @@ use base::Refusal;
 use command::{Arity, Command};
 use keyspace::{Expire, Keyspace, Txn, ValueRef, View};
 use resp::{Args, Reply};
+use runtime::now_ms;
 
 use super::rows::{self, ADMIN, SERVER};
-use crate::shared::now_ms;
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 pub const ROWS: &[SessionCommand] = &[SessionCommand {

@@ -2,20 +2,19 @@
 //! fork, an append-only file, Lua) is left out unless exporters need the line, which then says 0.
 //!
 //! Numbers that regions keep (keys, hits, changes) are read while all regions are held, so that
-//! they are of one moment; not on a cluster node, see [`Totals::now`].
+//! they are of one moment; not on a cluster node, see [`totals_now`].
 
 mod sections;
 
 pub use sections::{cpu_seconds, histogram_of, resident_bytes};
 
 use base::Refusal;
-use base::limits::DATABASES;
 use command::{Arity, Command, Flags};
 use keyspace::Keyspace;
 use resp::{Args, Reply};
+use runtime::cores::{Tally, Totals};
 
 use super::rows::{ANYTIME, SERVER};
-use crate::cores::Tally;
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 pub const ROWS: &[SessionCommand] = &[SessionCommand {
@@ -35,94 +34,16 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
     run: SessionRun::Later(info),
 }];
 
-/// Sums over regions.
-#[derive(Debug, Default)]
-pub struct Totals {
-    pub hits: u64,
-    pub misses: u64,
-    pub expired: u64,
-    pub evicted: u64,
-    pub changes: u64,
-    databases: [Sums; DATABASES as usize],
-}
-
-/// Sums of one database.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Sums {
-    pub keys: usize,
-    /// Keys with a deadline.
-    pub expires: usize,
-    /// Of their times to live.
-    lives_ms: u128,
-    /// Bytes of the tables, entries not counted.
-    pub table_bytes: usize,
-}
-
-impl Sums {
-    /// The mean time to live of those with a deadline.
-    pub fn mean_ms(&self) -> u64 {
-        let mean = self.lives_ms.checked_div(self.expires as u128);
-        mean.unwrap_or_default() as u64
+/// Sums over all regions that this node leads. They are held meanwhile, and the sums are of one moment; on
+/// a cluster node each core counts its own ([`Tally`]).
+pub async fn totals_now(session: &mut Session) -> Totals {
+    if session.shared().cluster.is_some() && !session.in_exec() {
+        return session.core.tally(Tally::Led).await;
     }
-}
-
-impl Totals {
-    pub fn of<'a>(spaces: impl Iterator<Item = &'a mut Keyspace>) -> Self {
-        let mut totals = Totals::default();
-        spaces.for_each(|space| totals.add(space));
-        totals
-    }
-
-    pub fn add(&mut self, space: &Keyspace) {
-        self.hits += space.hits();
-        self.misses += space.misses();
-        self.expired += space.expired();
-        self.evicted += space.evicted();
-        self.changes += space.changes();
-        for (db, sums) in self.databases.iter_mut().enumerate() {
-            let (keys, expires, mean_ms) = space.db_stats(db as u8);
-            sums.keys += keys;
-            sums.expires += expires;
-            sums.lives_ms += u128::from(mean_ms) * expires as u128;
-            sums.table_bytes += space.table_bytes(db as u8);
-        }
-    }
-
-    /// Those of other regions.
-    pub fn merge(&mut self, other: &Totals) {
-        self.hits += other.hits;
-        self.misses += other.misses;
-        self.expired += other.expired;
-        self.evicted += other.evicted;
-        self.changes += other.changes;
-        for (sums, other) in self.databases.iter_mut().zip(&other.databases) {
-            sums.keys += other.keys;
-            sums.expires += other.expires;
-            sums.lives_ms += other.lives_ms;
-            sums.table_bytes += other.table_bytes;
-        }
-    }
-
-    /// Of all regions that this node leads. They are held meanwhile, and the sums are of one moment; on
-    /// a cluster node each core counts its own ([`crate::cores::Tally`]).
-    pub async fn now(session: &mut Session) -> Totals {
-        if session.shared().cluster.is_some() && !session.in_exec() {
-            return session.core.tally(Tally::Led).await;
-        }
-        let mut held = session.hold_all().await;
-        let totals = Totals::of(held.spaces());
-        session.release(held).await;
-        totals
-    }
-
-    /// By number.
-    pub fn databases(&self) -> impl Iterator<Item = (usize, &Sums)> {
-        self.databases.iter().enumerate()
-    }
-
-    pub fn keys(&self) -> usize {
-        self.databases.iter().map(|sums| sums.keys).sum()
-    }
+    let mut held = session.hold_all().await;
+    let totals = Totals::of(held.spaces());
+    session.release(held).await;
+    totals
 }
 
 /// `CONFIG RESETSTAT` for one region.
@@ -172,7 +93,7 @@ fn info<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply) 
         let chosen = chosen(args);
         let regions = ["persistence", "stats", "keyspace"];
         let totals = if chosen.iter().any(|name| regions.contains(name)) {
-            Totals::now(session).await
+            totals_now(session).await
         } else {
             Totals::default()
         };

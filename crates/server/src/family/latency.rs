@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use base::Refusal;
 use command::{Arity, Command};
 use resp::{Args, Reply};
+use runtime::now_ms;
 use stats::latency::Series;
 
 use super::info::histogram_of;
 use super::rows::{self, ADMIN, ANYTIME, SERVER, sub};
-use crate::shared::now_ms;
 use crate::{Session, SessionCommand, SessionRun};
 
 const SUBCOMMANDS: &[Command] = &[

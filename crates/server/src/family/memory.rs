@@ -6,7 +6,7 @@ use keyspace::View;
 use resp::{Args, Reply};
 use stats::memory;
 
-use super::info::{Totals, resident_bytes};
+use super::info::{resident_bytes, totals_now};
 use super::rows::{self, ANYTIME, SERVER, sub};
 use crate::{Later, Session, SessionCommand, SessionRun};
 
@@ -119,7 +119,7 @@ fn usage(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refu
 
 fn stats<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
     Box::pin(async move {
-        let totals = Totals::now(session).await;
+        let totals = totals_now(session).await;
         memory::publish();
         let shared = session.shared();
         let used = memory::used_memory();

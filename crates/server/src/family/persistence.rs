@@ -4,14 +4,15 @@ use std::sync::atomic::Ordering;
 
 use base::Refusal;
 use command::{Arity, Command, Flags};
+use dump::loading;
+use dump::saving::SaveError;
+use dump::snapshotting::{self, InProgress};
 use keyspace::{Keyspace, Txn, View};
 use resp::{Args, Reply};
+use runtime::now_ms;
 
 use super::rows::{ADMIN, ANYTIME, SERVER};
-use crate::saving::SaveError;
-use crate::shared::now_ms;
-use crate::snapshotting::{self, InProgress};
-use crate::{Later, Session, SessionCommand, SessionRun, loading};
+use crate::{Later, Session, SessionCommand, SessionRun};
 
 const SAVE_FLAGS: Flags = Flags::ADMIN
     .union(Flags::NOSCRIPT)

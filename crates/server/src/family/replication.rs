@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use base::{Refusal, Slot};
 use command::{Arity, Command, Flags, Group, Traits};
 use resp::{Args, Reply};
+use runtime::cores::{Followers, FollowersStanding, NOWHERE, Place};
 use settings::LogSync;
 
 use super::rows::{ANYTIME, SERVER};
-use crate::cluster::forward::encode;
-use crate::cores::{Followers, FollowersStanding, NOWHERE, Place};
+use crate::session::forward::encode;
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 /// How often followers and the disk are looked at while WAIT waits: soon at first, then less often.

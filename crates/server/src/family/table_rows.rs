@@ -9,13 +9,13 @@ use std::sync::Arc;
 use base::{Refusal, SLOT_COUNT};
 use command::{Arity, Command, Flags, Group, Keys, Run};
 use resp::{Args, Reply};
+use runtime::cores::NOWHERE;
+use runtime::now_ms;
+use runtime::tables::{Ask, Told, answer};
 use table::leader::Fault;
 use table::scan::Page;
 use table::{Field, Table};
 
-use crate::cores::NOWHERE;
-use crate::shared::now_ms;
-use crate::tables::{Ask, Told, answer};
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 const ROW: Command = Command {
@@ -95,7 +95,7 @@ fn wait_sql<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
         let region = session.shared().map.region_of(key);
         if region == NOWHERE {
             let slot = base::slot::slot_of(key);
-            let why = crate::cluster::Unserved::Elsewhere;
+            let why = runtime::cluster::Unserved::Elsewhere;
             return Err(session.core.unserved(slot, why));
         }
         let ask = Ask::WaitSql {
@@ -240,7 +240,7 @@ async fn page(
     let first = *slots.start();
     let region = core.shared.map.region_of_slot(first);
     if region == NOWHERE {
-        return Err(core.unserved(first, crate::cluster::Unserved::Elsewhere));
+        return Err(core.unserved(first, runtime::cluster::Unserved::Elsewhere));
     }
     let ask = Ask::Overlay {
         table: table.id,

@@ -6,10 +6,10 @@ use base::Refusal;
 use base::slot::slot_of;
 use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 use resp::{Args, Reply};
+use runtime::cluster::Unserved;
+use runtime::cores::{Watch, WatchFlag};
 
-use crate::cluster::Unserved;
-use crate::cores::WatchFlag;
-use crate::session::{Multi, Watch, exec};
+use crate::session::{Multi, exec};
 use crate::{Later, Session, SessionCommand, SessionRun};
 
 const FLAGS: Flags = Flags::NOSCRIPT

@@ -18,11 +18,12 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use runtime::Shared;
 use tokio::sync::watch;
 
-pub use door::Door;
+use crate::commands::SessionRuns;
 
-use crate::Shared;
+pub use door::Door;
 
 /// How long a stopping node lets calls end.
 const LAST_CALLS: Duration = Duration::from_millis(500);
@@ -34,8 +35,12 @@ pub struct Http {
 }
 
 impl Http {
-    /// None if there is no door.
-    pub fn start(shared: &Arc<Shared>, door: Option<Door>) -> std::io::Result<Option<Http>> {
+    /// None if there is no door. `runs` is for sessions that calls go through.
+    pub fn start(
+        shared: &Arc<Shared>,
+        runs: &Arc<SessionRuns>,
+        door: Option<Door>,
+    ) -> std::io::Result<Option<Http>> {
         let Some(door) = door else {
             return Ok(None);
         };
@@ -48,11 +53,11 @@ impl Http {
             door.listen()?
         };
         let (stop, stopped) = watch::channel(false);
-        let shared = shared.clone();
+        let (shared, runs) = (shared.clone(), runs.clone());
         let thread = std::thread::Builder::new()
             .name("http".into())
             .spawn(move || {
-                runtime.block_on(serve::run(shared, listeners, stopped));
+                runtime.block_on(serve::run(shared, runs, listeners, stopped));
                 // A task that does not listen is no reason to wait.
                 runtime.shutdown_timeout(Duration::ZERO);
             })?;

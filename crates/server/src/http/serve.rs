@@ -18,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
+use runtime::Shared;
 use stats::clients::is_local;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -25,7 +26,8 @@ use tonic::body::Body;
 
 use super::rows::{self, Rows};
 use super::{LAST_CALLS, metrics};
-use crate::{Shared, listener};
+use crate::commands::SessionRuns;
+use crate::listener;
 
 /// Connections at a time; more wait to be accepted.
 const CONNECTIONS: usize = 1024;
@@ -45,11 +47,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// Serves until told to stop.
 pub async fn run(
     shared: Arc<Shared>,
+    runs: Arc<SessionRuns>,
     listeners: Vec<TcpListener>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let site = Arc::new(Site {
-        rows: Rows::new(&shared),
+        rows: Rows::new(&shared, runs),
         shared,
     });
     let graceful = Arc::new(GracefulShutdown::new());

@@ -14,13 +14,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use base::Refusal;
-use command::{Block, Nil, Run};
-use resp::Reply;
+use command::Run;
 
 use super::connection::{Connection, Ended};
-use crate::cluster::Unserved;
-use crate::cores::{Answer, Batch, Call, Claim, CommandList, Ran, Route, Ticket, Waiter};
 use node::awaited_keys;
+use runtime::cluster::Unserved;
+use runtime::cores::{Answer, Batch, Call, Claim, CommandList, Ran, Route, Ticket, Waiter};
 use stats::clients::Unblock;
 
 /// Longer timeouts end with this one: the clock counts no further than some decades.
@@ -209,13 +208,5 @@ impl Connection {
             Answer::Served(Some(reply)) => End::Served(reply),
             _ => end,
         }
-    }
-}
-
-/// What a blocking command answers inside MULTI when there is nothing.
-pub(crate) fn nil(block: &Block, out: &mut Reply) {
-    match block.nil {
-        Nil::Bulk => out.null(),
-        Nil::Array => out.null_array(),
     }
 }

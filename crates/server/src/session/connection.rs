@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
+use runtime::cores::Core;
 use stats::clients::Client;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -20,7 +21,7 @@ use super::pending::Pending;
 use super::prefetch::Ahead;
 use super::socket::Socket;
 use super::turn::{Slow, Step, Work};
-use crate::cores::Core;
+use crate::commands::SessionRuns;
 
 /// Replies are written when this much waits, even if there is more to run.
 const FLUSH_BYTES: usize = 16 * 1024;
@@ -69,7 +70,7 @@ enum Turn {
 }
 
 /// Serves one connection to its end.
-pub async fn serve(core: Rc<Core>, stream: TcpStream) {
+pub async fn serve(core: Rc<Core>, runs: Arc<SessionRuns>, stream: TcpStream) {
     let address = |address: io::Result<std::net::SocketAddr>| {
         address.map_or_else(|_| "?:0".into(), |address| address.to_string())
     };
@@ -83,12 +84,13 @@ pub async fn serve(core: Rc<Core>, stream: TcpStream) {
     client
         .fd
         .store(std::os::fd::AsRawFd::as_raw_fd(&stream), Ordering::Relaxed);
-    run(core, client, Socket::Tcp(stream)).await;
+    run(core, runs, client, Socket::Tcp(stream)).await;
 }
 
 /// Serves one connection of the node itself to its end.
 pub async fn serve_internal(
     core: Rc<Core>,
+    runs: Arc<SessionRuns>,
     socket: std::os::unix::net::UnixStream,
     for_whom: &'static str,
 ) {
@@ -99,10 +101,10 @@ pub async fn serve_internal(
     let Ok(stream) = stream else { return };
     let id = core.shared.clients.next_id();
     let client = Client::internal(id, for_whom, core.id, core.now_ms());
-    run(core, Arc::new(client), Socket::Unix(stream)).await;
+    run(core, runs, Arc::new(client), Socket::Unix(stream)).await;
 }
 
-async fn run(core: Rc<Core>, client: Arc<Client>, socket: Socket) {
+async fn run(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>, socket: Socket) {
     let registered = Registered::new(&core, client.clone());
     poll_fn(|cx| {
         client.set_waker(cx.waker().clone());
@@ -121,7 +123,7 @@ async fn run(core: Rc<Core>, client: Arc<Client>, socket: Socket) {
             ahead: Ahead::default(),
         },
         work: Work {
-            session: Session::new(core, client),
+            session: Session::new(core, runs, client),
             pending: Pending::default(),
             out: Reply::new(Protocol::Resp2),
             regions: Vec::new(),

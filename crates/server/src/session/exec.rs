@@ -9,25 +9,22 @@
 //! batch in an entry of the region's log, which is atomic and isolated too, and shares its sync
 //! with all others.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use base::{DbIndex, Refusal, Slot};
+use base::{Refusal, Slot};
 use command::{Flags, Run};
-use keyspace::View;
 use resp::{Args, Reply};
 
 use super::Session;
-use super::blocking::nil;
-use super::forwards::PAUSE;
+use super::forward::PAUSE;
 use super::turn::{Slow, Step, Work, feed_monitors};
-use crate::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};
 use crate::commands::{Later, SessionRun, wrong_arity};
-use crate::cores::{
-    Answer, Batch, BatchBox, Call, CommandList, CoreId, Held, Place, Ran, Route, WatchFlag, route,
-};
-use crate::durable::EffectRequest;
 use node::is_logged_as_given;
+use runtime::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};
+use runtime::cores::{
+    Answer, Batch, BatchBox, Call, CommandList, CoreId, Place, Ran, Route, Watch, nil, route,
+};
+use runtime::durable::EffectRequest;
 
 /// Commands queued since MULTI.
 #[derive(Default)]
@@ -59,16 +56,6 @@ impl Multi {
     pub(super) fn each(&self, mut run: impl FnMut(&Args<'_>)) {
         (0..self.len()).for_each(|at| run(&self.commands.args(at)));
     }
-}
-
-/// A watched key.
-#[derive(Clone)]
-pub struct Watch {
-    pub db: DbIndex,
-    pub key: Box<[u8]>,
-    /// Whether it was there: a key that only expired since has changed, too.
-    pub existed: bool,
-    pub flag: Arc<WatchFlag>,
 }
 
 impl Work {
@@ -270,7 +257,7 @@ impl Session {
             let commands = &self.core.shared.commands;
             let row = commands.row(stat);
             if matches!(row.run, Run::Session | Run::Container) {
-                match commands.session_run(number, row) {
+                match self.runs.find(number, row) {
                     Some(SessionRun::Later(_)) => return all(),
                     _ => continue,
                 }
@@ -366,7 +353,7 @@ impl Session {
                 feed_monitors(self, row, &args);
             }
             match row.run {
-                Run::Session | Run::Container => match commands.session_run(number, row) {
+                Run::Session | Run::Container => match self.runs.find(number, row) {
                     Some(SessionRun::Now(run)) => self.run_now(stat, run, &args, reply),
                     Some(SessionRun::Later(run)) => {
                         Box::pin(self.run_later(stat, run, &args, reply)).await;
@@ -398,15 +385,5 @@ impl Session {
         {
             nil(block, reply);
         }
-    }
-}
-
-impl Held {
-    /// Whether one of these keys has changed, whose regions are held and which are in memory.
-    pub fn has_changed(&mut self, watched: &[Watch]) -> bool {
-        watched.iter().any(|watch| {
-            let gone = |view: View<'_>| view.kind(&watch.key).is_none();
-            watch.flag.is_set() || watch.existed && self.with_view(watch.db, gone)
-        })
     }
 }

@@ -6,8 +6,7 @@
 //!   slow         commands that wait: for regions, for time, for a file
 //!   pending      commands on other cores, replies in request order
 //!   exec         MULTI … EXEC          blocking   BLPOP and its kin
-//!   forwards     commands for other nodes          elsewhere   the same, for those that wait
-//!   everywhere   KEYS, SCAN … over all nodes       wrote       what WAIT is about
+//!   forward      commands for other nodes          wrote      what WAIT is about
 //!   socket       the operating system's part
 //! ```
 //!
@@ -17,10 +16,8 @@
 
 mod blocking;
 mod connection;
-mod elsewhere;
-mod everywhere;
 mod exec;
-mod forwards;
+pub mod forward;
 mod pending;
 mod prefetch;
 mod slow;
@@ -35,14 +32,13 @@ use std::sync::atomic::Ordering;
 use base::DbIndex;
 use resp::Protocol;
 
-use crate::Shared;
-use crate::cluster::forward::Upstreams;
-use crate::cores::{Core, Held, Place};
-
-pub(crate) use blocking::nil;
 pub use connection::{serve, serve_internal};
-use elsewhere::WatchedElsewhere;
-pub use exec::{Multi, Watch, exec};
+pub use exec::{Multi, exec};
+use forward::{Upstreams, WatchedElsewhere};
+use runtime::Shared;
+use runtime::cores::{Core, Held, Place, Watch};
+
+use crate::commands::SessionRuns;
 use stats::clients::Client;
 use wrote::Wrote;
 
@@ -60,6 +56,8 @@ pub enum ReplyMode {
 pub struct Session {
     pub id: u64,
     pub core: Rc<Core>,
+    /// What runs commands about the session and the server.
+    pub(crate) runs: Arc<SessionRuns>,
     /// What others see of this session; publish changes of name, db … there.
     pub client: Arc<Client>,
     pub db: DbIndex,
@@ -91,12 +89,13 @@ pub struct Session {
 }
 
 impl Session {
-    fn new(core: Rc<Core>, client: Arc<Client>) -> Self {
+    fn new(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>) -> Self {
         let authenticated = client.is_internal || core.settings().requirepass.is_empty();
         let redirects = core.shared.cluster.as_ref().is_none_or(|it| it.redirects);
         Session {
             id: client.id,
             core,
+            runs,
             client,
             db: 0,
             protocol: Protocol::Resp2,

@@ -11,11 +11,11 @@
 use base::Slot;
 use command::{Command, Run, Traits};
 use resp::{Args, Reply};
+use runtime::cluster::{Cluster, NotRun, not_run};
+use runtime::cores::{Answer, Batch, Core, CoreId, Place, Ticket};
 
 use super::Session;
-use super::forwards::Forwards;
-use crate::cluster::{Cluster, NotRun, not_run};
-use crate::cores::{Answer, Batch, Core, CoreId, Place, Ticket};
+use super::forward::Forwards;
 
 /// Commands, and bytes of them, after which a session waits for its replies before it reads on.
 const MAX_COMMANDS: usize = 1024;

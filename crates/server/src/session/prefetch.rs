@@ -8,9 +8,9 @@
 //! log (`node::execute` prefetches there).
 
 use resp::{Parsed, RequestLimits, RequestParser};
+use runtime::cores::{AHEAD_KEYS, Coming};
 
 use super::Session;
-use crate::cores::{AHEAD_KEYS, Coming};
 
 /// How far the input has been looked at.
 #[derive(Default)]

@@ -11,14 +11,14 @@ use base::Refusal;
 use command::{Keys, Traits};
 use keyspace::CURSOR_BITS;
 use resp::Args;
+use runtime::cluster::{Cluster, Unserved};
+use runtime::cores::{Again, Batch, Call, CommandList, Place, Tally, call_function};
+use runtime::durable::EffectRequest;
+use runtime::now_ms;
 
 use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
-use crate::cluster::{Cluster, Unserved};
 use crate::commands::LaterFn;
-use crate::cores::{Again, Batch, Call, CommandList, Place, Tally, call_function};
-use crate::durable::EffectRequest;
-use crate::shared::now_ms;
 
 impl Connection {
     pub(super) async fn run_slow(&mut self, slow: Slow) -> Result<(), Ended> {

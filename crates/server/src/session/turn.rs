@@ -10,11 +10,11 @@ use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
 use super::{ReplyMode, Session};
-use crate::cluster::{Cluster, Leads};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
-use crate::cores::{Absent, Again, Call, Cold, NOWHERE, Place, Route, route};
-use crate::shared::now_ms;
 use node::is_logged_as_given;
+use runtime::cluster::{Cluster, Leads};
+use runtime::cores::{Absent, Again, Call, Cold, NOWHERE, Place, Route, route};
+use runtime::now_ms;
 
 /// A session with its replies, and what it waits for from other cores.
 pub(super) struct Work {
@@ -246,7 +246,7 @@ impl Work {
     fn run_session(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
         let core = self.session.core.clone();
         let row = core.shared.commands.row(stat);
-        match core.shared.commands.session_run(number, row) {
+        match self.session.runs.find(number, row) {
             Some(SessionRun::Now(run)) => {
                 if !row.is(Traits::RUNS_BESIDE_PENDING) && !self.pending.is_empty() {
                     return Step::Slow(Slow::Again);

@@ -4,9 +4,9 @@
 use base::{Refusal, SLOT_COUNT, Slot};
 use keyspace::rows::{Family, Tier, layout};
 use resp::{Args, Reply};
+use runtime::cores::NOWHERE;
 
 use super::cluster_of;
-use crate::cores::NOWHERE;
 use crate::{Later, Session};
 
 /// Keys of a slot that this node leads, `most` of them.

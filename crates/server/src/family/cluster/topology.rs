@@ -4,10 +4,10 @@ use base::{Refusal, Slot};
 use meta::route::SlotRange;
 use meta::wire::RouteNode;
 use resp::{Args, Reply};
+use runtime::cluster::Cluster;
 
 use super::{cluster_of, id_of};
 use crate::Session;
-use crate::cluster::Cluster;
 
 /// Slots as `CLUSTER NODES` writes them.
 fn written(slots: &std::ops::RangeInclusive<Slot>) -> String {

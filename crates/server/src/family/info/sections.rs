@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use runtime::cores::Totals;
+use runtime::durable::Durable;
+use runtime::{Shared, now_ms};
 use stats::RegionStats;
 use stats::memory;
 
-use super::Totals;
-use crate::durable::Durable;
 use crate::family::connection::REDIS_VERSION;
-use crate::shared::{Shared, now_ms};
 
 /// `name:value` lines.
 pub struct Lines<'a>(pub &'a mut String);

@@ -16,17 +16,18 @@ use std::sync::Arc;
 
 use base::Refusal;
 use resp::{Args, Reply};
+use runtime::Shared;
+use runtime::now_ms;
+use runtime::tables::catalogue::{Catalogue, Wanted};
+use runtime::tables::catalogue_change::change_catalogue;
+use runtime::tables::sql::{Shape, no_backend};
 use settings::tables::MAIN;
 use table::leader::Fault;
 use table::{Table, parse_fields};
 
 use super::everywhere::{drain_all, follow_all};
 use super::{only_durable, text};
-use crate::shared::now_ms;
-use crate::tables::catalogue::{Catalogue, Wanted};
-use crate::tables::catalogue_change::change_catalogue;
-use crate::tables::sql::{Shape, no_backend};
-use crate::{Later, Session, Shared};
+use crate::{Later, Session};
 
 /// How long KEEPSQL waits for SQL before it gives up; once more when the table is closed.
 const DRAIN_MS: u64 = 10_000;

@@ -3,12 +3,12 @@
 use base::Refusal;
 use base::slot::slot_of;
 use resp::{Args, Reply};
+use runtime::cluster::Unserved;
+use runtime::cores::NOWHERE;
+use runtime::tables::{Ask, status};
 use table::entry::DeadKind;
 
 use super::{key_of, only_durable};
-use crate::cluster::Unserved;
-use crate::cores::NOWHERE;
-use crate::tables::{Ask, status};
 use crate::{Later, Session};
 
 /// Letters listed unless told.

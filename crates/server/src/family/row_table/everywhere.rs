@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use base::number::parse_u64;
 use base::{Refusal, SLOT_COUNT};
+use runtime::now_ms;
+use runtime::tables::status;
 use table::Table;
 
 use crate::Session;
-use crate::shared::now_ms;
-use crate::tables::status;
 
 const AGAIN: Duration = Duration::from_millis(100);
 /// For an answer, beyond the time that SQL is given.

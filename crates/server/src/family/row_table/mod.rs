@@ -23,12 +23,13 @@ use command::{Arity, Command, Flags, Group};
 use resp::{Args, Reply};
 
 use base::Refusal;
+use runtime::Shared;
+use runtime::tables::catalogue::Catalogue;
+use runtime::tables::catalogue_change::MEMORY_ENGINE;
 use table::RowId;
 
 use super::rows::{self, ANYTIME, SERVER, sub};
-use crate::tables::catalogue::Catalogue;
-use crate::tables::catalogue_change::MEMORY_ENGINE;
-use crate::{Session, SessionCommand, SessionRun, Shared};
+use crate::{Session, SessionCommand, SessionRun};
 
 const CHANGES: Flags = Flags::ADMIN
     .union(Flags::NOSCRIPT)

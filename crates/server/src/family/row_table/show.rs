@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use resp::{Args, Reply};
+use runtime::UNHEARD;
+use runtime::tables::sql::Backend;
 use table::leader::Fault;
 use table::{Table, show_fields};
 
 use super::only_durable;
-use crate::shared::UNHEARD;
-use crate::tables::sql::Backend;
 use crate::{Later, Session};
 
 pub fn list<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {

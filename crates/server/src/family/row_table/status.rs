@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 
 use base::Refusal;
 use resp::{Args, Reply};
+use runtime::Shared;
+use runtime::now_ms;
+use runtime::tables::catalogue::Catalogue;
+use runtime::tables::status::{self, Drained, Status};
 use table::leader::Numbers;
 
 use super::only_durable;
-use crate::shared::now_ms;
-use crate::tables::catalogue::Catalogue;
-use crate::tables::status::{self, Drained, Status};
-use crate::{Later, Session, Shared};
+use crate::{Later, Session};
 
 /// How long DRAIN waits unless told.
 const DRAIN_MS: u64 = 60_000;

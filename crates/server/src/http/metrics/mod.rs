@@ -8,7 +8,7 @@ mod redis;
 mod tables;
 mod text;
 
-use crate::Shared;
+use runtime::Shared;
 use text::Page;
 
 pub fn text(shared: &Shared) -> String {

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use runtime::Shared;
+use runtime::durable::Durable;
 use stats::memory;
 
 use super::text::{Page, Type};
-use crate::Shared;
-use crate::durable::Durable;
 use crate::family::info::{cpu_seconds, resident_bytes};
 
 pub fn add(page: &mut Page, shared: &Shared) {

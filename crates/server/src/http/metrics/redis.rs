@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use runtime::Shared;
 use stats::{CoreStats, RegionStats};
 
 use super::text::{Page, Type};
-use crate::Shared;
 use crate::family::info::histogram_of;
 
 pub fn add(page: &mut Page, shared: &Shared) {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use runtime::Shared;
+use runtime::tables::sql::{BOUNDS_US, Backend, Histogram};
+use runtime::tables::status::count;
 use stats::{Counter, TableGauges};
 use table::rows::Counts;
 
 use super::text::{Page, Type};
-use crate::Shared;
-use crate::tables::sql::{BOUNDS_US, Backend, Histogram};
-use crate::tables::status::count;
 
 // Rows: name, what it is, where the number comes from.
 type OfCore = (&'static str, &'static str, fn(&TableGauges) -> &Counter);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::cluster::forward::Looked;
+use crate::session::forward::Looked;
 
 /// Replies about rows are flat: three levels, MGET and SCAN one more.
 const DEPTH_MAX: usize = 8;

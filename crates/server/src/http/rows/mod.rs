@@ -29,8 +29,9 @@ use tokio::time::timeout_at;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 
-use crate::Shared;
+use crate::commands::SessionRuns;
 use deadline::deadline_in;
+use runtime::Shared;
 use service::Service;
 
 /// Longest message: a row of the default limit, and as much again of everything else several times over.
@@ -52,8 +53,8 @@ pub fn is_ours(path: &str) -> bool {
 }
 
 impl Rows {
-    pub fn new(shared: &Arc<Shared>) -> Rows {
-        let server = TableServer::new(Service::new(shared));
+    pub fn new(shared: &Arc<Shared>, runs: Arc<SessionRuns>) -> Rows {
+        let server = TableServer::new(Service::new(shared, runs));
         Rows {
             server: server.max_decoding_message_size(MESSAGE_BYTES),
             room: Semaphore::new(CALLS_MAX),

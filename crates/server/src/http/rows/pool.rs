@@ -8,14 +8,16 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use runtime::Shared;
+use runtime::cores::{CoreId, Message, NOWHERE};
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::answer::Answer;
 use super::link::{Link, Load, WAITING_MAX};
 use super::words::Words;
-use crate::Shared;
-use crate::cores::{CoreId, Message, NOWHERE};
+use crate::commands::SessionRuns;
+use crate::session::serve_internal;
 
 /// A link whose first call has waited for so long is held up.
 const HELD_UP: Duration = Duration::from_millis(5);
@@ -39,6 +41,7 @@ pub enum Unsent {
 
 pub struct Pool {
     shared: Arc<Shared>,
+    runs: Arc<SessionRuns>,
     /// By core.
     links: Box<[Mutex<Vec<Link>>]>,
     waiting: Arc<Semaphore>,
@@ -52,10 +55,11 @@ pub struct Own {
 }
 
 impl Pool {
-    pub fn new(shared: &Arc<Shared>) -> Pool {
+    pub fn new(shared: &Arc<Shared>, runs: Arc<SessionRuns>) -> Pool {
         Pool {
             links: (0..shared.map.cores()).map(|_| Mutex::default()).collect(),
             shared: shared.clone(),
+            runs,
             waiting: Arc::new(Semaphore::new(WAITING_CALLS)),
         }
     }
@@ -105,10 +109,10 @@ impl Pool {
         let (near, far) = StdUnixStream::pair().ok()?;
         near.set_nonblocking(true).ok()?;
         let near = UnixStream::from_std(near).ok()?;
-        mailbox.send(Message::Session {
-            socket: far,
-            for_whom: FOR_WHOM,
-        });
+        let runs = self.runs.clone();
+        mailbox.send(Message::Call(Box::new(move |core| {
+            tokio::task::spawn_local(serve_internal(core.clone(), runs, far, FOR_WHOM));
+        })));
         Some(Link::new(near))
     }
 }

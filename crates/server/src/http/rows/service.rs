@@ -8,6 +8,7 @@ use rowapi::{
     CompareAndSetRequest, DelRequest, GetRequest, IncrByRequest, KickRequest, MGetReply,
     MGetRequest, RowReply, ScanReply, ScanRequest, SetRequest, Status, WaitSqlRequest,
 };
+use runtime::Shared;
 use table::Table;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -19,7 +20,7 @@ use super::deadline::deadline_of;
 use super::pool::{Pool, Unsent};
 use super::reply::{self, HttpOf, Verdict};
 use super::words::Words;
-use crate::Shared;
+use crate::commands::SessionRuns;
 
 /// Keys of one MGet.
 const KEYS_MAX: usize = 1000;
@@ -33,9 +34,9 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(shared: &Arc<Shared>) -> Service {
+    pub fn new(shared: &Arc<Shared>, runs: Arc<SessionRuns>) -> Service {
         Service {
-            pool: Pool::new(shared),
+            pool: Pool::new(shared, runs),
             shared: shared.clone(),
         }
     }
