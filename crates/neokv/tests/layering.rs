@@ -57,23 +57,28 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         &["base", "keyspace", "settings", "stats", "runtime"],
     ),
     (
+        "session",
+        &[
+            "base", "resp", "keyspace", "command", "node", "settings", "stats", "runtime",
+        ],
+    ),
+    (
+        "admin",
+        &[
+            "base", "resp", "table", "keyspace", "command", "meta", "node", "settings", "stats",
+            "runtime", "dump", "session",
+        ],
+    ),
+    (
+        "gateway",
+        &[
+            "base", "table", "node", "settings", "stats", "runtime", "session", "rowapi",
+        ],
+    ),
+    (
         "server",
         &[
-            "base",
-            "resp",
-            "keyspace",
-            "command",
-            "replica",
-            "meta",
-            "node",
-            "settings",
-            "stats",
-            "runtime",
-            "dump",
-            "transport",
-            "table",
-            "sqldb",
-            "rowapi",
+            "keyspace", "settings", "stats", "runtime", "dump", "session", "admin", "gateway",
         ],
     ),
     (

@@ -66,7 +66,7 @@ fn json_lines_parse_and_have_fields() {
     assert_eq!(link.say("DEBUG LOG hello"), "OK");
     let hello = until("the line", || event(&server.log(), "DEBUG LOG: hello"));
     assert_eq!(hello["level"], "WARN");
-    assert_eq!(hello["target"], "server::family::debug");
+    assert_eq!(hello["target"], "admin::debug");
     let time = hello["timestamp"].as_str().unwrap();
     assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
 
@@ -163,7 +163,7 @@ fn only_ports_that_are_on_are_told() {
     );
 }
 
-/// Whether an event of `server::family` with the level notice is written, by the line that follows it.
+/// Whether an event of `admin` with the level notice is written, by the line that follows it.
 fn is_reload_written(server: &Server, link: &mut Link, marker: &str) -> bool {
     let before = server.log().matches("DEBUG RELOAD:").count();
     assert_eq!(link.say("DEBUG RELOAD"), "OK");

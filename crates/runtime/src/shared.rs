@@ -1,5 +1,6 @@
 //! What all cores share. Read-mostly, or off the hot path.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -195,6 +196,23 @@ impl Shared {
                 .map(|command| command.calls.get())
                 .sum()
         })
+    }
+
+    /// Nanoseconds and counts of one command over all cores, ascending.
+    pub fn histogram_of(&self, number: usize) -> Vec<(u64, u64)> {
+        let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
+        for core in &self.stats {
+            let histogram = core
+                .commands
+                .get(number)
+                .and_then(|stats| stats.histogram());
+            for (ticks, count) in histogram.into_iter().flat_map(|h| h.buckets()) {
+                *sums.entry(ticks).or_default() += count;
+            }
+        }
+        sums.into_iter()
+            .map(|(ticks, count)| (self.clock.delta_as_nanos(0, ticks), count))
+            .collect()
     }
 
     /// Called often, by one core.

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dump::{importing, loading, run_save_points};
+use gateway::{Door, Http};
 use keyspace::rows::RowStore;
 use keyspace::{Keyspace, rdb};
 use runtime::cluster::open_cluster;
@@ -16,13 +17,9 @@ use runtime::cores::{Core, Message, OwnedRegions, start_cores};
 use runtime::durable::{Checkpoints, Stores};
 use runtime::open::{OpenError, Opened, open_durable, open_memory};
 use runtime::{Shared, now_ms};
+use session::listener::{self, ListenError};
+use session::{Commands, SessionRuns, accept};
 use settings::Settings;
-
-use crate::accept::accept;
-use crate::commands::SessionRuns;
-use crate::http::{Door, Http};
-use crate::listener::{self, ListenError};
-use crate::{Commands, family};
 
 /// Why a node did not start: one line for whoever started it.
 #[derive(Debug)]
@@ -70,7 +67,7 @@ pub struct Server {
 
 /// All commands there are.
 pub fn commands() -> Commands {
-    Commands::new(family::ALL)
+    Commands::new(admin::ALL)
 }
 
 /// Loads the dump, listens, starts the cores, and returns while they serve.

@@ -4,7 +4,7 @@
 //!   counters     numbers of each core, durations of commands, rates
 //!   clients      who is connected, and signals to their sessions      slowlog, latency   what took long
 //!   memory       bytes that are allocated                             reaper             bytes that wait to be freed
-//!   save_status  the last save and the one under way
+//!   save_status  the last save and the one under way                  process            what the system knows of it
 //! ```
 //!
 //! Those who work write here; commands about the server read. Nothing here decides anything.
@@ -13,6 +13,7 @@ pub mod clients;
 mod counters;
 pub mod latency;
 pub mod memory;
+pub mod process;
 pub mod reaper;
 pub mod save_status;
 pub mod slowlog;
