@@ -24,11 +24,11 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ),
     ("rocks", &["base", "keyspace", "replica"]),
     ("transport", &["base"]),
-    ("sqldb", &["base", "table"]),
     // made from `proto/`
     ("rowapi", &[]),
     ("rowclient", &["base", "rowapi"]),
     ("settings", &["base", "table", "keyspace"]),
+    ("sqldb", &["base", "table", "settings"]),
     (
         "stats",
         &[
@@ -66,19 +66,20 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         "admin",
         &[
             "base", "resp", "table", "keyspace", "command", "meta", "node", "settings", "stats",
-            "runtime", "dump", "session",
+            "sqldb", "runtime", "dump", "session",
         ],
     ),
     (
         "gateway",
         &[
-            "base", "table", "node", "settings", "stats", "runtime", "session", "rowapi",
+            "base", "table", "node", "settings", "stats", "sqldb", "runtime", "session", "rowapi",
         ],
     ),
     (
         "server",
         &[
-            "keyspace", "settings", "stats", "runtime", "dump", "session", "admin", "gateway",
+            "keyspace", "settings", "stats", "sqldb", "runtime", "dump", "session", "admin",
+            "gateway",
         ],
     ),
     (

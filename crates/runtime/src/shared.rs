@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use base::Refusal;
 use node::{Catalogue, DataSet, Specs};
 use settings::{Settings, SettingsCell};
+use sqldb::Sql;
 use stats::clients::Clients;
 use stats::latency::Latency;
 use stats::save_status::SaveStatus;
@@ -19,7 +20,6 @@ use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
 use crate::durable::Durable;
 use crate::shutdown::Shutdown;
-use crate::tables::sql::Sql;
 
 /// A node that meta has not told of the tables for so long after its start goes by those it knew before.
 const HEAR_OF_TABLES: Duration = Duration::from_secs(3);
@@ -244,6 +244,7 @@ impl Shared {
 }
 
 /// The wall clock in Unix milliseconds.
+#[inline]
 pub fn now_ms() -> u64 {
     let now_ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,6 +1,6 @@
 //! A node and meta: it joins, sends heartbeats, and does what it is ordered to.
 //!
-//! It stands for `server::cluster::heartbeats`: one call at a time, to whoever is likeliest to lead meta; the
+//! It stands for `runtime::cluster::heartbeats`: one call at a time, to whoever is likeliest to lead meta; the
 //! next when an answer came or was not to be had; sooner if something changed.
 
 use std::collections::{BTreeMap, VecDeque};

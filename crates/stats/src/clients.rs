@@ -124,6 +124,7 @@ impl Client {
         let _ = self.waker.set(waker);
     }
 
+    #[inline]
     pub fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();

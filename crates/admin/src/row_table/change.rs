@@ -20,10 +20,10 @@ use runtime::Shared;
 use runtime::now_ms;
 use runtime::tables::catalogue::{Catalogue, Wanted};
 use runtime::tables::catalogue_change::change_catalogue;
-use runtime::tables::sql::{Shape, no_backend};
 use session::Later;
 use session::Session;
 use settings::tables::MAIN;
+use sqldb::calls::{Shape, no_backend};
 use table::leader::Fault;
 use table::{Table, parse_fields};
 

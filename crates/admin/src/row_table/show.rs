@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use resp::{Args, Reply};
 use runtime::UNHEARD;
-use runtime::tables::sql::Backend;
 use session::Later;
 use session::Session;
+use sqldb::calls::Backend;
 use table::leader::Fault;
 use table::{Table, show_fields};
 

@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use runtime::Shared;
-use runtime::tables::sql::{BOUNDS_US, Backend, Histogram};
 use runtime::tables::status::count;
+use sqldb::calls::{BOUNDS_US, Backend, Histogram};
 use stats::{Counter, TableGauges};
 use table::rows::Counts;
 

@@ -95,6 +95,7 @@ impl Cluster {
         self.heard_tables.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub fn routes(&self) -> arc_swap::Guard<Arc<Routes>> {
         self.routes.load()
     }

@@ -18,6 +18,7 @@ use crate::cores::{BatchBox, Core, NOWHERE, Place};
 
 impl Cluster {
     /// The slot of a command's keys; none, if it names no key.
+    #[inline]
     pub fn slot_of(row: &Command, args: &Args<'_>) -> Result<Option<Slot>, Refusal> {
         let mut slot = None;
         let mut differ = false;
@@ -43,6 +44,7 @@ impl Cluster {
     }
 
     /// Who answers for a slot, as far as this node knows.
+    #[inline]
     pub fn leads(&self, slot: Slot) -> Leads {
         let routes = self.routes();
         if routes.region_of(slot).is_none() {

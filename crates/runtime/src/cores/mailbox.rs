@@ -162,16 +162,19 @@ pub struct Mailbox {
 
 impl Mailbox {
     /// Called by other cores.
+    #[inline]
     pub fn send(&self, message: Message) {
         self.push(message);
         self.wake_sleeper();
     }
 
     /// As [`Mailbox::send`], for who has more to leave here; [`Mailbox::wake_sleeper`] must follow.
+    #[inline]
     pub fn push(&self, message: Message) {
         self.queue.push(message);
     }
 
+    #[inline]
     pub fn wake_sleeper(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::SeqCst) {
@@ -181,6 +184,7 @@ impl Mailbox {
 
     /// As [`Mailbox::send`], for what this core can do nothing about before it hears from the log
     /// writer: if it will, it is left asleep until then.
+    #[inline]
     pub fn send_with_log(&self, message: Message) {
         self.queue.push(message);
         fence(Ordering::SeqCst);
@@ -202,6 +206,7 @@ impl Mailbox {
         self.awaited.fetch_sub(1, Ordering::SeqCst);
     }
 
+    #[inline]
     pub fn receive(&self) -> Option<Message> {
         self.queue.pop()
     }

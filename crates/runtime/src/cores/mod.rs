@@ -278,6 +278,7 @@ impl Core {
     }
 
     /// The sessions of this core.
+    #[inline]
     pub fn clients(&self) -> &RefCell<BTreeMap<u64, Arc<Client>>> {
         &self.clients
     }
@@ -286,10 +287,12 @@ impl Core {
         &self.tickets
     }
 
+    #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
 
+    #[inline]
     pub fn send(&self, to: CoreId, message: Message) {
         if let Some(mailbox) = self.shared.mailboxes.get(to) {
             mailbox.send(message);

@@ -87,6 +87,7 @@ impl Core {
     }
 
     /// Runs on regions of this core by `route`; `regions` is what [`route`] filled.
+    #[inline]
     pub fn run_here(
         self: &Rc<Self>,
         route: Route,
@@ -186,6 +187,7 @@ impl Core {
     }
 
     /// The next command's time is counted from this reading of the clock.
+    #[inline]
     pub fn set_tick(&self, tick: u64) {
         self.tick.set(tick);
     }

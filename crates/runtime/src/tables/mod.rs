@@ -7,20 +7,17 @@
 //! | questions to the leader of a region | `ask.rs` |
 //! | all regions of a node asked at once | `status.rs` |
 //! | changing which tables there are | `catalogue_change.rs` |
-//! | the databases, off the cores | `sql.rs` |
 //!
-//! What a row is and when it is written is the crate `table`'s; how SQL is spoken, the crate `sqldb`'s.
+//! What a row is and when it is written is the crate `table`'s; how SQL is spoken, and on which thread, the crate `sqldb`'s.
 
 mod ask;
 mod bring;
 pub mod catalogue_change;
-pub mod sql;
 pub mod status;
 mod write_back;
 
 pub use ::node::catalogue;
 pub use ask::{Ask, Asked, RegionNumbers, Told};
-pub use sql::answer;
 pub use write_back::SqlAnswer;
 
 use settings::Settings;

@@ -1,7 +1,7 @@
 //! The databases behind tables, off the cores.
 //!
 //! ```text
-//!   core ── load, flush, scan, shape ──► Sql ──► thread `sql`, one event loop ──► sqldb ──► PostgreSQL, MySQL, SQLite
+//!   core ── load, flush, scan, shape ──► Sql ──► thread `sql`, one event loop ──► Database ──► PostgreSQL, MySQL, SQLite
 //!     ▲                                                      │
 //!     └───────────────── done(answer), on that thread ◄──────┘
 //! ```
@@ -39,7 +39,7 @@ pub use counters::{BOUNDS_US, Counters, Histogram, Last, OfTable};
 const CALLS_MAX: usize = 16 * 1024;
 
 pub type Done<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
-/// Whether the table in SQL is still the one that is meant; see [`sqldb::Meant`].
+/// Whether the table in SQL is still the one that is meant; see [`crate::Meant`].
 pub type IsMeant = Box<dyn Fn(&Table) -> bool + Send + Sync>;
 
 /// Rows of a scan, deleted ones included, with their negative version.

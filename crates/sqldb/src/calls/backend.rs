@@ -4,10 +4,9 @@ use std::future::Future;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use settings::SqlConfig;
-use sqldb::{Database, Error, Flushed, Limits, Loaded, Meant};
 use table::entry::Found;
 use table::leader::{Fault, Flush, Read, Wrote};
 use table::scan::PAGE_BYTES;
@@ -15,7 +14,7 @@ use table::{Image, Table, Value};
 use tokio::sync::Semaphore;
 
 use super::{Counters, Scan, Shape};
-use crate::shared::now_ms;
+use crate::{Database, Error, Flushed, Limits, Loaded, Meant};
 
 /// Statements of one call, at the most: a flush that finds a bad row halves its batch a few times.
 const STATEMENTS_OF_A_CALL: u32 = 8;
@@ -109,7 +108,7 @@ impl Backend {
         rows: Vec<Flush>,
         is_meant: Meant<'_>,
     ) -> Result<Vec<Wrote>, Fault> {
-        let rows: Vec<sqldb::Flush> = rows.into_iter().map(outgoing).collect();
+        let rows: Vec<crate::Flush> = rows.into_iter().map(outgoing).collect();
         // Waiting for others' flushes is no fault of the database: it has a time of its own.
         let written = self.watched(self.patience() * 2, async {
             let _turn = self.flushes.acquire().await;
@@ -252,6 +251,11 @@ impl Backend {
     }
 }
 
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
 impl std::fmt::Debug for Backend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Backend({} {})", self.name, self.shown_url())
@@ -304,8 +308,8 @@ fn read(table: &Table, loaded: Loaded) -> Read {
     }
 }
 
-fn outgoing(row: Flush) -> sqldb::Flush {
-    sqldb::Flush {
+fn outgoing(row: Flush) -> crate::Flush {
+    crate::Flush {
         key: row.key.as_ref().into(),
         slot: row.slot,
         version: row.version,
