@@ -1,6 +1,7 @@
 //! STYLE as a test: files stay small, have a head that explains them, and bear a name that says
 //! something.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Lines of a file that may be there before a `#[cfg(test)]` module begins.
@@ -50,6 +51,61 @@ fn names_say_something() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Lines of a crate without its tests. `keyspace` has one folder per kind of value and is larger.
+const CRATE_LINES_MAX: usize = 12_000;
+
+#[test]
+fn crates_are_small() {
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    for path in sources() {
+        let relative = path.strip_prefix(root()).unwrap_or(&path);
+        let parts: Vec<String> = relative
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        let is_test = |part: &String| part == "tests" || part.ends_with("tests.rs");
+        let [folder, name, source, rest @ ..] = parts.as_slice() else {
+            continue;
+        };
+        if folder != "crates" || source != "src" || rest.iter().any(is_test) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let shipped = text.lines().take_while(|line| *line != "#[cfg(test)]");
+        *lines.entry(name.clone()).or_default() += shipped.count();
+    }
+    assert!(lines.len() > 10, "looking in the wrong place");
+    let is_large = |(name, lines): &(&String, &usize)| {
+        **lines > CRATE_LINES_MAX && name.as_str() != "keyspace"
+    };
+    let wrong: Vec<_> = lines.iter().filter(is_large).collect();
+    assert!(wrong.is_empty(), "above {CRATE_LINES_MAX} lines: {wrong:?}");
+}
+
+/// Cargo finds tests by itself only inside their package.
+#[test]
+fn every_black_box_test_is_a_target() {
+    let manifest = std::fs::read_to_string("Cargo.toml").expect("the manifest of this package");
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let relative = path.strip_prefix(root()).unwrap_or(&path);
+        let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
+        let is_target = match parts.as_slice() {
+            [folder, _] => folder == "tests",
+            [folder, _, file] => folder == "tests" && file == "main.rs",
+            _ => false,
+        };
+        let line = format!("path = \"{}\"", path.display());
+        if is_target && !manifest.lines().any(|it| it == line) {
+            wrong.push(line);
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "not in crates/neokv/Cargo.toml: {wrong:?}"
+    );
 }
 
 /// Clones share compiled tests (`~/.cache/neokv/target`): a path that is compiled in may name a clone that is gone. Tests run in
@@ -151,10 +207,10 @@ fn root() -> PathBuf {
     PathBuf::from("../..")
 }
 
-/// Every Rust file under `crates/`.
+/// Every Rust file under `crates/` and `tests/`.
 fn sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders = vec![root().join("crates")];
+    let mut folders = vec![root().join("crates"), root().join("tests")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
             let path = entry.expect("an entry").path();
