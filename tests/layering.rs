@@ -12,7 +12,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("resp", &["base"]),
     ("table", &["base"]),
-    ("keyspace", &["base", "table"]),
+    ("rdb", &["base"]),
+    ("keyspace", &["base", "table", "rdb"]),
     ("command", &["base", "resp", "table", "keyspace"]),
     ("replica", &["base"]),
     ("meta", &["base"]),
@@ -54,7 +55,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ),
     (
         "dump",
-        &["base", "keyspace", "settings", "stats", "runtime"],
+        &["base", "rdb", "keyspace", "settings", "stats", "runtime"],
     ),
     (
         "session",
@@ -110,7 +111,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.
 const PURE: &[&str] = &[
-    "base", "resp", "keyspace", "command", "replica", "meta", "table", "node",
+    "base", "resp", "rdb", "keyspace", "command", "replica", "meta", "table", "node",
 ];
 const PURE_MAY_LINK: &[&str] = &[
     "bitflags",

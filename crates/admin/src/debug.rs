@@ -179,7 +179,7 @@ fn object(view: &View<'_>, key: &[u8], reply: &mut Reply) -> Result<(), Refusal>
     }
     // Written with an empty key: database (2 bytes), type and key length (1 each) come first.
     let mut bytes = Vec::new();
-    keyspace::rdb::Encoder::new(true).append(0, b"", value, None, &mut bytes);
+    dump::Encoder::new(true).append(0, b"", value, None, &mut bytes);
     reply.simple(&format!(
         "Value at:{place:#x} refcount:1 encoding:{} serializedlength:{} lru:{} \
          lru_seconds_idle:{}{extra}",

@@ -9,14 +9,13 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use keyspace::rdb;
 use keyspace::rows::{Changes, Import, RowError, RowStore, WriteError};
 use runtime::cores::Map;
 use runtime::durable::{log_id, region_count};
 use runtime::now_ms;
 use settings::Settings;
 
-use crate::loading;
+use crate::{loading, read_parts};
 
 /// Long imports tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -59,7 +58,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
     rows.set_alive(&import.alive());
     rows.start_compaction();
     let source = Counted { file, read: &read };
-    let summary = rdb::read_parts(source, &mut import).map_err(|error| match error {
+    let summary = read_parts(source, &mut import).map_err(|error| match error {
         rdb::Error::Stopped(why) => format!("{name} cannot be imported: {why}"),
         error => format!("{name} cannot be imported: {error}; put back a good copy of it"),
     })?;

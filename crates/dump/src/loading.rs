@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base::DbIndex;
-use keyspace::rdb::{self, Error, Summary};
 use keyspace::{Keyspace, Owned, Tuning, Txn, View};
+use rdb::Error;
 use runtime::cores::Map;
 use settings::Settings;
+
+use crate::reader::{Summary, read};
 
 /// Long loads tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -22,7 +24,7 @@ pub fn load(
     each: &mut dyn FnMut(DbIndex, &[u8], Owned),
 ) -> Result<Option<Summary>, Error> {
     match File::open(path) {
-        Ok(file) => rdb::read(file, tuning, each).map(Some),
+        Ok(file) => read(file, tuning, each).map(Some),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::Io(error)),
     }

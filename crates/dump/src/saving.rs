@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use keyspace::rdb::{self, Checksum, Header};
+use rdb::Checksum;
+
+use crate::writer::{Header, append_header, trailer};
 
 /// Encoded bytes that may wait for the disk before cores stop making more.
 const WAITING_BYTES: usize = 32 * 1024 * 1024;
@@ -77,7 +79,7 @@ impl Part {
         self.waiting_bytes.load(Ordering::Relaxed) < WAITING_BYTES
     }
 
-    /// Hands over a chunk that begins with its database ([`rdb::Encoder::begin_chunk`]). False if
+    /// Hands over a chunk that begins with its database ([`crate::Encoder::begin_chunk`]). False if
     /// the save has failed: the core cancels its snapshot.
     pub fn send(&self, chunk: Vec<u8>) -> bool {
         self.waiting_bytes.fetch_add(chunk.len(), Ordering::Relaxed);
@@ -152,7 +154,7 @@ fn write_file(
         file.write_all(bytes)
     };
     let mut head = Vec::new();
-    rdb::append_header(&plan.header, &mut head);
+    append_header(&plan.header, &mut head);
     add(&mut file, &head)?;
     let mut finished = 0;
     // Ends when every part is finished or dropped.
@@ -168,7 +170,7 @@ fn write_file(
     if finished < parts {
         return Err(SaveError::Abandoned);
     }
-    let mut end = rdb::trailer(checksum);
+    let mut end = trailer(checksum);
     if !plan.checksum
         && let Some(crc) = end.last_chunk_mut::<8>()
     {
@@ -200,11 +202,11 @@ mod tests {
     use std::sync::mpsc;
 
     use base::Atom;
-    use keyspace::rdb::Encoder;
     use keyspace::{Tuning, Value, ValueRef};
 
     use super::*;
     use crate::loading;
+    use crate::writer::Encoder;
 
     fn folder(name: &str) -> PathBuf {
         let name = format!("neokv-saving-{name}-{}", std::process::id());

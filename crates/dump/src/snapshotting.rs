@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::DbIndex;
-use keyspace::rdb::{Encoder, Header};
 use keyspace::rows::RowSource;
 use keyspace::{Keyspace, ValueRef};
 use runtime::Shared;
@@ -33,6 +32,7 @@ use tokio::sync::oneshot;
 
 use crate::saving::{self, Part, Plan, SaveError};
 use crate::walk::start_walk;
+use crate::writer::{Encoder, Header};
 
 /// Keys and elements encoded between two looks at the clock.
 const STEP: usize = 64;

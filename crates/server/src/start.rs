@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use dump::{importing, loading, run_save_points};
 use gateway::{Door, Http};
+use keyspace::Keyspace;
 use keyspace::rows::RowStore;
-use keyspace::{Keyspace, rdb};
 use runtime::cluster::open_cluster;
 use runtime::cores::{Core, Message, OwnedRegions, start_cores};
 use runtime::durable::{Checkpoints, Stores};
@@ -28,7 +28,7 @@ pub enum StartError {
     /// The dump is there and cannot be used.
     Load {
         path: PathBuf,
-        error: rdb::Error,
+        error: dump::Error,
     },
     /// The data directory is there and cannot be used, or a thread does not start.
     Open(OpenError),

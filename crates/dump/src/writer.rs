@@ -1,11 +1,12 @@
 //! Values to bytes: the plain layouts, which every Redis since 4 loads and repacks as it likes.
+//!
+//! Each core encodes its own entries into chunks; a chunk names its database first, so chunks may follow each other in any
+//! order. Whoever joins them runs one [`Checksum`] over all bytes. Collections are written element by element from where
+//! they lie.
 
 use base::DbIndex;
-
-use super::strings::{Packer, push_bytes, push_length};
-use super::value::{self, Writer};
-use super::{Checksum, VERSION, opcode};
-use crate::ValueRef;
+use keyspace::{ValueRef, dumped};
+use rdb::{Checksum, Packer, VERSION, Writer, opcode, push_bytes, push_length};
 
 /// What the start of a dump tells about its making.
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,9 +86,9 @@ impl Encoder {
             out.push(opcode::EXPIRE_TIME_MS);
             out.extend_from_slice(&at_ms.to_le_bytes());
         }
-        out.push(value::layout_of(value.kind()));
+        out.push(dumped::layout_of(value.kind()));
         push_bytes(key, self.packer.as_mut(), out);
         let packer = self.packer.as_mut();
-        value::write(&value, &mut Writer { packer, out });
+        dumped::write(&value, &mut Writer { packer, out });
     }
 }

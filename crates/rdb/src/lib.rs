@@ -1,18 +1,14 @@
-//! The Redis dump format (RDB): values as bytes a `redis-server` 7.0 loads, and any dump of
-//! Redis 4 to 7 as values.
+//! The Redis dump format (RDB) as bytes: lengths, strings, packed elements, checksum. What a value is, `keyspace` knows; what a
+//! whole dump is, `dump`.
 //!
 //! ```text
 //!   REDIS0010  aux…  ( SELECTDB n  ( [EXPIRETIME_MS t] type key value )… )…  EOF  crc64
-//!              └ append_header     └ Encoder::append                         └ trailer
+//!   source     bytes that are read      strings   lengths and strings, written and read     checksum   CRC-64
+//!   packing    elements in one string: listpack, ziplist, zipmap, intset                    lzf        compression
+//!   skip       what has no place here
 //! ```
 //!
-//! Writing: each core encodes its own entries into chunks; a chunk names its database first, so
-//! chunks may follow each other in any order. Whoever joins them runs one [`Checksum`] over all
-//! bytes. Collections are written element by element from where they lie.
-//!
-//! Reading: [`read`] pulls bytes from anything that is [`std::io::Read`] and hands out whole
-//! values, [`read_parts`] one element after the other. A file is never trusted: lengths cost memory only as far as bytes really follow, and
-//! damage is an [`Error`], not a panic.
+//! A file is never trusted: lengths cost memory only as far as bytes really follow, and damage is an [`Error`], not a panic.
 //!
 //! No files, no clock: both come from above.
 
@@ -21,28 +17,25 @@ mod cursor;
 mod intset;
 mod listpack;
 mod lzf;
-mod reader;
-mod skip;
+mod packing;
+pub mod skip;
 mod source;
 mod strings;
-mod value;
-mod writer;
 mod ziplist;
 mod zipmap;
 
 pub use checksum::Checksum;
-pub use reader::{Sink, Skipped, Summary, read, read_parts};
-pub(crate) use source::Source;
-pub(crate) use value::{Dumped, Each, Packing, Room, Writer, pair};
-pub use writer::{Encoder, Header, append_db_size, append_header, trailer};
+pub use packing::{Elements, Packing, pair};
+pub use source::Source;
+pub use strings::{Packer, Writer, push_bytes, push_length};
 
 /// The version written; Redis 7.0's.
-const VERSION: u32 = 10;
+pub const VERSION: u32 = 10;
 /// The newest version read: 11 adds one set encoding and one stream encoding to 10.
-const NEWEST_VERSION: u32 = 11;
+pub const NEWEST_VERSION: u32 = 11;
 
 /// What may stand where a type is expected.
-mod opcode {
+pub mod opcode {
     pub const FUNCTION2: u8 = 245;
     pub const MODULE_AUX: u8 = 247;
     pub const IDLE: u8 = 248;
@@ -55,7 +48,7 @@ mod opcode {
     pub const EOF: u8 = 255;
 }
 
-/// Layouts of values that are stepped over; those of each kind are in `kind/*/rdb.rs`.
+/// Layouts of values that are stepped over; those of each kind are in `keyspace/src/kind/*/rdb.rs`.
 mod layout {
     pub const MODULE_2: u8 = 7;
     pub const STREAM: u8 = 15;

@@ -5,8 +5,23 @@ use std::io::Read;
 use super::source::Source;
 use super::{Error, layout};
 
+/// Steps over a value that has no place here.
+pub fn value<R: Read>(source: &mut Source<R>, layout: u8, key: &[u8]) -> Result<(), Error> {
+    match layout {
+        layout::STREAM | layout::STREAM_2 | layout::STREAM_3 => stream(source, layout),
+        layout::MODULE_2 => {
+            source.length()?;
+            module_items(source)
+        }
+        _ => {
+            let key = key.to_vec();
+            Err(Error::UnknownType { layout, key })
+        }
+    }
+}
+
 /// A stream: its entries packed in listpacks, its counters, its groups and their consumers.
-pub(super) fn stream<R: Read>(source: &mut Source<R>, layout: u8) -> Result<(), Error> {
+fn stream<R: Read>(source: &mut Source<R>, layout: u8) -> Result<(), Error> {
     for _ in 0..source.length()? {
         source.skip_string()?; // the id the listpack begins at
         source.skip_string()?;
@@ -43,7 +58,7 @@ fn group<R: Read>(source: &mut Source<R>, layout: u8) -> Result<(), Error> {
 }
 
 /// Data of a module, a sequence of marked items that ends with mark 0; behind its module's id.
-pub(super) fn module_items<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
+pub fn module_items<R: Read>(source: &mut Source<R>) -> Result<(), Error> {
     loop {
         match source.length()? {
             0 => return Ok(()),

@@ -12,8 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use base::DbIndex;
-use keyspace::rdb::{self, Checksum, Encoder, Header, Summary};
+use dump::{Encoder, Header, Summary};
 use keyspace::{Owned, Tuning};
+use rdb::Checksum;
 
 /// A folder of its own that goes when the test does.
 struct Folder(PathBuf);
@@ -192,21 +193,21 @@ fn read(path: &Path) -> (Vec<Entry>, Summary) {
     let bytes = std::fs::read(path).unwrap();
     let mut entries = Vec::new();
     let mut each = |db, key: &[u8], owned| entries.push((db, key.to_vec(), owned));
-    let summary = rdb::read(&bytes[..], &Tuning::default(), &mut each).unwrap();
+    let summary = dump::read(&bytes[..], &Tuning::default(), &mut each).unwrap();
     (entries, summary)
 }
 
 fn write(entries: &[Entry], compress: bool) -> Vec<u8> {
     let mut out = Vec::new();
-    rdb::append_header(&Header::default(), &mut out);
-    rdb::append_db_size(0, entries.len(), 2, &mut out);
+    dump::append_header(&Header::default(), &mut out);
+    dump::append_db_size(0, entries.len(), 2, &mut out);
     let mut encoder = Encoder::new(compress);
     for (db, key, owned) in entries {
         encoder.append(*db, key, owned.value.borrow(), owned.expire_at_ms, &mut out);
     }
     let mut checksum = Checksum::new();
     checksum.update(&out);
-    out.extend(rdb::trailer(checksum));
+    out.extend(dump::trailer(checksum));
     out
 }
 

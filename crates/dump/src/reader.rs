@@ -1,13 +1,14 @@
 //! A dump from its first byte to its last.
+//!
+//! [`read`] pulls bytes from anything that is [`std::io::Read`] and hands out whole values, [`read_parts`] one element after
+//! the other.
 
 use std::io::Read;
 
 use base::{DbIndex, limits};
-
-use super::source::Source;
-use super::value::{self, Building, Room};
-use super::{Error, NEWEST_VERSION, opcode, skip};
-use crate::{Kind, Owned, Part, Tuning};
+use keyspace::dumped::{self, Building, Room, Sink};
+use keyspace::{Kind, Owned, Tuning};
+use rdb::{Error, NEWEST_VERSION, Source, opcode, skip};
 
 /// Dumps before this version have no checksum.
 const CHECKSUM_SINCE: u32 = 5;
@@ -36,18 +37,6 @@ pub struct Summary {
     pub functions: u64,
 }
 
-/// Takes a dump in part by part, for whoever has no room for whole values.
-pub trait Sink {
-    /// A key and the type of its value; false if it is not wanted.
-    fn begin(&mut self, db: DbIndex, key: &[u8], kind: Kind, expire_at_ms: Option<u64>) -> bool;
-
-    /// The next part of its value; none comes for an empty collection.
-    fn part(&mut self, part: Part<'_>) -> Result<(), Error>;
-
-    /// The value is complete; false if it is not kept.
-    fn end(&mut self) -> Result<bool, Error>;
-}
-
 /// Reads a whole dump; `each` gets every entry, expired ones included.
 ///
 /// After an error `each` has seen some entries: the caller discards them. The checksum is known
@@ -59,7 +48,7 @@ pub fn read<R: Read>(
 ) -> Result<Summary, Error> {
     walk(reader, &mut |source, room, head| {
         let mut building = Building::new(head.kind, tuning);
-        value::read(source, head.kind, head.layout, room, &mut |part| {
+        dumped::read(source, head.kind, head.layout, room, &mut |part| {
             building.add(part);
             Ok(())
         })?;
@@ -81,10 +70,10 @@ pub fn read<R: Read>(
 pub fn read_parts<R: Read>(reader: R, sink: &mut dyn Sink) -> Result<Summary, Error> {
     walk(reader, &mut |source, room, head| {
         if !sink.begin(head.db, head.key, head.kind, head.expire_at_ms) {
-            value::read(source, head.kind, head.layout, room, &mut |_| Ok(()))?;
+            dumped::read(source, head.kind, head.layout, room, &mut |_| Ok(()))?;
             return Ok(Taken::Unwanted);
         }
-        value::read(source, head.kind, head.layout, room, &mut |part| {
+        dumped::read(source, head.kind, head.layout, room, &mut |part| {
             sink.part(part)
         })?;
         Ok(match sink.end()? {
@@ -154,7 +143,7 @@ fn walk<R: Read>(reader: R, take: &mut Take<'_, R>) -> Result<Summary, Error> {
             layout => {
                 source.string(&mut key)?;
                 let expire_at_ms = expire_at_ms.take();
-                let taken = match value::kind_of(layout) {
+                let taken = match dumped::kind_of(layout) {
                     Some(kind) => {
                         let head = Head {
                             db,
@@ -166,7 +155,7 @@ fn walk<R: Read>(reader: R, take: &mut Take<'_, R>) -> Result<Summary, Error> {
                         take(&mut source, &mut room, head)?
                     }
                     None => {
-                        value::skip_value(&mut source, layout, &key)?;
+                        skip::value(&mut source, layout, &key)?;
                         Taken::Skipped
                     }
                 };

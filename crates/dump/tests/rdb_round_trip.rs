@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Atom, DbIndex};
-use keyspace::rdb::{self, Checksum, Encoder, Error, Header, Summary};
+use dump::{Encoder, Error, Header, Summary};
 use keyspace::{Hash, List, Owned, Set, Tuning, Value, Zset};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
+use rdb::Checksum;
 
 /// A value in a form that can be compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,13 +80,13 @@ fn write(entries: &Entries, compress: bool) -> Vec<u8> {
         encoder.append(*db, key, value.borrow(), *expire_at_ms, chunk);
     }
     let mut out = Vec::new();
-    rdb::append_header(&Header::default(), &mut out);
+    dump::append_header(&Header::default(), &mut out);
     for (_, chunk) in cores {
         out.extend(chunk);
     }
     let mut checksum = Checksum::new();
     checksum.update(&out);
-    out.extend(rdb::trailer(checksum));
+    out.extend(dump::trailer(checksum));
     out
 }
 
@@ -95,7 +96,7 @@ fn read(bytes: &[u8]) -> Result<(Entries, Summary), Error> {
         let plain = Plain::of(&owned.value);
         entries.insert((db, key.to_vec()), (plain, owned.expire_at_ms));
     };
-    let summary = rdb::read(bytes, &Tuning::default(), &mut each)?;
+    let summary = dump::read(bytes, &Tuning::default(), &mut each)?;
     Ok((entries, summary))
 }
 

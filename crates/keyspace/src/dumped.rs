@@ -1,13 +1,12 @@
-//! One value in a dump, whatever its kind: what the reader and the writer ask of a kind, and the `match`
-//! that finds the kind. The layouts of a kind are in `kind/*/rdb.rs`.
+//! One value in a dump, whatever its kind: what the reader and the writer of dumps (crate `dump`) ask of a kind, and the
+//! `match` that finds the kind. The layouts of a kind are in `kind/*/rdb.rs`; how lengths and strings are written, in crate
+//! `rdb`.
 
 use std::io::Read;
 
-use base::Atom;
+use base::DbIndex;
+use rdb::{Error, Source, Writer};
 
-use super::source::Source;
-use super::strings::{Packer, push_atom, push_length};
-use super::{Error, intset, layout, listpack, skip, ziplist, zipmap};
 use crate::kind::{each_kind, each_value, string};
 use crate::{Kind, Part, Tuning, Value, ValueRef};
 
@@ -38,48 +37,26 @@ pub(crate) trait Dumped: Sized {
 }
 
 /// Takes parts in.
-pub(crate) type Each<'a> = dyn FnMut(Part<'_>) -> Result<(), Error> + 'a;
+pub type Each<'a> = dyn FnMut(Part<'_>) -> Result<(), Error> + 'a;
 
 /// Buffers for strings, kept from one value to the next.
 #[derive(Default)]
-pub(crate) struct Room {
+pub struct Room {
     pub first: Vec<u8>,
     pub second: Vec<u8>,
 }
 
-/// Where a value is written.
-pub(crate) struct Writer<'a> {
-    /// `Some` if long strings are to be compressed.
-    pub(super) packer: Option<&'a mut Packer>,
-    pub(super) out: &'a mut Vec<u8>,
-}
-
-impl Writer<'_> {
-    pub fn length(&mut self, n: usize) {
-        push_length(n, self.out);
-    }
-
-    pub fn atom(&mut self, atom: Atom<'_>) {
-        push_atom(atom, self.packer.as_deref_mut(), self.out);
-    }
-
-    /// Bytes as they are.
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
-    }
-}
-
 /// The layout a value is written in.
-pub(super) fn layout_of(kind: Kind) -> u8 {
+pub fn layout_of(kind: Kind) -> u8 {
     each_kind!(kind, Kind: Kind::String => string::rdb::LAYOUT, T => T::LAYOUT)
 }
 
-pub(super) fn write(value: &ValueRef<'_>, out: &mut Writer<'_>) {
+pub fn write(value: &ValueRef<'_>, out: &mut Writer<'_>) {
     each_value!(value, ValueRef: String(atom) => string::rdb::write(*atom, out), it => it.write(out));
 }
 
 /// The type of the values with this layout; `None` if they have no place here.
-pub(super) fn kind_of(layout: u8) -> Option<Kind> {
+pub fn kind_of(layout: u8) -> Option<Kind> {
     let has_layout = |kind: &Kind| {
         each_kind!(
             kind,
@@ -91,7 +68,7 @@ pub(super) fn kind_of(layout: u8) -> Option<Kind> {
 }
 
 /// Hands the parts of the value that follows to `each`; see [`Dumped::read`].
-pub(super) fn read<R: Read>(
+pub fn read<R: Read>(
     source: &mut Source<R>,
     kind: Kind,
     layout: u8,
@@ -105,27 +82,20 @@ pub(super) fn read<R: Read>(
     )
 }
 
-/// Steps over a value that [`kind_of`] has no type for.
-pub(super) fn skip_value<R: Read>(
-    source: &mut Source<R>,
-    layout: u8,
-    key: &[u8],
-) -> Result<(), Error> {
-    match layout {
-        layout::STREAM | layout::STREAM_2 | layout::STREAM_3 => skip::stream(source, layout),
-        layout::MODULE_2 => {
-            source.length()?;
-            skip::module_items(source)
-        }
-        _ => {
-            let key = key.to_vec();
-            Err(Error::UnknownType { layout, key })
-        }
-    }
+/// Takes a dump in part by part, for whoever has no room for whole values.
+pub trait Sink {
+    /// A key and the type of its value; false if it is not wanted.
+    fn begin(&mut self, db: DbIndex, key: &[u8], kind: Kind, expire_at_ms: Option<u64>) -> bool;
+
+    /// The next part of its value; none comes for an empty collection.
+    fn part(&mut self, part: Part<'_>) -> Result<(), Error>;
+
+    /// The value is complete; false if it is not kept.
+    fn end(&mut self) -> Result<bool, Error>;
 }
 
 /// Puts the parts of a value together.
-pub(super) struct Building<'a> {
+pub struct Building<'a> {
     value: Value,
     tuning: &'a Tuning,
 }
@@ -148,32 +118,4 @@ impl<'a> Building<'a> {
     pub fn finish(self) -> Option<Value> {
         (!self.value.is_empty_collection()).then_some(self.value)
     }
-}
-
-/// How elements are packed into one string.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Packing {
-    Listpack,
-    Ziplist,
-    Zipmap,
-    Intset,
-}
-
-/// The elements of a value, or of a part of it, that is one string.
-pub(crate) type Elements<'a> = Box<dyn Iterator<Item = Result<Atom<'a>, Error>> + 'a>;
-
-impl Packing {
-    pub fn elements(self, bytes: &[u8]) -> Result<Elements<'_>, Error> {
-        Ok(match self {
-            Packing::Listpack => Box::new(listpack::Elements::new(bytes)?),
-            Packing::Ziplist => Box::new(ziplist::Elements::new(bytes)?),
-            Packing::Zipmap => Box::new(zipmap::Elements::new(bytes)?),
-            Packing::Intset => Box::new(intset::Elements::new(bytes)?),
-        })
-    }
-}
-
-/// The second of two elements that belong together.
-pub(crate) fn pair<'a>(second: Option<Result<Atom<'a>, Error>>) -> Result<Atom<'a>, Error> {
-    second.unwrap_or(Err(Error::Corrupt("pair of elements")))
 }

@@ -24,7 +24,7 @@ pub(super) const SPECIAL: u8 = 0xc0;
 pub(super) const LEN32: u8 = 0x80;
 pub(super) const LEN64: u8 = 0x81;
 
-pub(super) fn push_length(n: usize, out: &mut Vec<u8>) {
+pub fn push_length(n: usize, out: &mut Vec<u8>) {
     let n = n as u64;
     if n < 1 << 6 {
         out.push(n as u8);
@@ -40,14 +40,14 @@ pub(super) fn push_length(n: usize, out: &mut Vec<u8>) {
 }
 
 /// Appends one string; `packer` compresses long ones, none does not.
-pub(super) fn push_atom(atom: Atom<'_>, packer: Option<&mut Packer>, out: &mut Vec<u8>) {
+pub fn push_atom(atom: Atom<'_>, packer: Option<&mut Packer>, out: &mut Vec<u8>) {
     match atom {
         Atom::Int(value) => push_int(value, out),
         Atom::Bytes(bytes) => push_bytes(bytes, packer, out),
     }
 }
 
-pub(super) fn push_bytes(bytes: &[u8], packer: Option<&mut Packer>, out: &mut Vec<u8>) {
+pub fn push_bytes(bytes: &[u8], packer: Option<&mut Packer>, out: &mut Vec<u8>) {
     // "-2147483648" is the longest text that has a shorter form.
     if bytes.len() <= 11
         && let Some(value) = number::parse_i64(bytes)
@@ -83,7 +83,7 @@ fn push_int(value: i64, out: &mut Vec<u8>) {
 
 /// Compresses strings, with memory kept from one to the next.
 #[derive(Default)]
-pub(super) struct Packer {
+pub struct Packer {
     compressor: Compressor,
     packed: Vec<u8>,
 }
@@ -105,5 +105,30 @@ impl Packer {
         push_length(bytes.len(), out);
         out.extend_from_slice(&self.packed);
         true
+    }
+}
+
+/// Where a value is written.
+pub struct Writer<'a> {
+    /// `Some` if long strings are to be compressed.
+    pub packer: Option<&'a mut Packer>,
+    pub out: &'a mut Vec<u8>,
+}
+
+impl Writer<'_> {
+    #[inline]
+    pub fn length(&mut self, n: usize) {
+        push_length(n, self.out);
+    }
+
+    #[inline]
+    pub fn atom(&mut self, atom: Atom<'_>) {
+        push_atom(atom, self.packer.as_deref_mut(), self.out);
+    }
+
+    /// Bytes as they are.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
     }
 }

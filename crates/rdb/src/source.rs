@@ -9,7 +9,7 @@ use super::{Checksum, Error, lzf, strings};
 /// Read ahead, and the most memory given on the word of a length alone.
 const PIECE_BYTES: usize = 64 * 1024;
 
-pub(crate) struct Source<R> {
+pub struct Source<R> {
     reader: R,
     buffer: Vec<u8>,
     position: usize,
