@@ -5,14 +5,10 @@ use std::sync::Arc;
 use base::Refusal;
 use base::slot::slot_of;
 use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
+use node::{Watch, WatchFlag};
 use resp::{Args, Reply};
 use runtime::cluster::Unserved;
-use runtime::cores::{Watch, WatchFlag};
-use session::Later;
-use session::Session;
-use session::SessionCommand;
-use session::SessionRun;
-use session::{Multi, exec};
+use session::{Later, Multi, Session, SessionCommand, SessionRun, exec};
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .union(Flags::LOADING)

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use base::cluster::{NodeId, ReplicaId};
 use bytes::Bytes;
-use replica::{Confirmed, Ready, decode_message, snapshot_head};
+use replica::{Confirmed, Ready, SnapshotHead, decode_message, snapshot_head};
 
 use crate::effects::{Effects, Served};
 use crate::{Context, Outcome, OwnedRegions, Place, Region, ReplicaRecord, Unserved};
@@ -284,6 +284,23 @@ struct Turned {
 }
 
 impl Region {
+    /// The head of a snapshot of this region as the store has it now; `None` if the store lacks something
+    /// that memory has (it is busy, or memory is ahead of the log): then it is asked for again.
+    pub fn snapshot_head(&mut self) -> Option<SnapshotHead> {
+        self.settle().ok()?;
+        let member = self.member.as_deref()?;
+        if member.ahead.is_some() {
+            return None;
+        }
+        let state = self.space.state();
+        Some(SnapshotHead {
+            index: state.applied_index,
+            term: state.applied_term,
+            members: member.replica.members().clone(),
+            data: Bytes::new(),
+        })
+    }
+
     /// The part of a `Ready` that is about peers.
     pub(crate) fn hear_peers(&mut self, ready: &mut Ready, cx: &Context<'_>, out: &mut Effects) {
         let Some(member) = self.member.as_deref_mut() else {

@@ -9,7 +9,7 @@ use settings::Settings;
 
 use crate::Shared;
 use crate::cluster::PeerDoor;
-use crate::cores::{Map, OwnedRegions, Region};
+use crate::cores::{Map, OwnedRegions};
 use crate::durable::{self, Checkpoints, Durable, RecoverError, Stores};
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
@@ -95,12 +95,8 @@ pub fn open_durable(
     let map = Map::of_regions(recovered.regions.len(), cores);
     let durable = Durable::start(stores, settings.log_sync, recovered.progress, cores, false);
     let durable = durable.map_err(OpenError::Thread)?;
-    durable.regions_known(recovered.regions.iter().map(|(space, _)| space));
-    let mut regions = recovered
-        .regions
-        .into_iter()
-        .enumerate()
-        .map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
+    durable.regions_known(recovered.regions.iter().map(|region| &region.space));
+    let mut regions = recovered.regions.into_iter();
     let homes = (0..cores)
         .map(|core| {
             let own = map.regions_of(core).count();

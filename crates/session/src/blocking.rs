@@ -1,8 +1,8 @@
 //! Commands that wait for data: BLPOP and its kin.
 //!
 //! The command is tried at once. If there is nothing, a [`Waiter`] is put in line at every key it
-//! waits on, while their regions are still held, so nothing can come in between; on a durable node the
-//! core of its region does that for a command of one region (`durable::attempt`). Then the session
+//! waits on, while their regions are still held, so nothing can come in between; on a durable node
+//! the core of its region does that for a command of one region (`node::blocking`). Then the session
 //! sleeps until a core serves it (`cores::serve`), its time is up, the client goes or somebody
 //! unblocks it. Whoever claims the waiter first decides; nothing popped is ever lost.
 
@@ -17,8 +17,7 @@ use base::Refusal;
 use command::Run;
 
 use super::connection::{Connection, Ended};
-use node::awaited_keys;
-use runtime::cluster::Unserved;
+use node::{EffectRequest, awaited_keys};
 use runtime::cores::{Answer, Batch, Call, Claim, CommandList, Ran, Route, Ticket, Waiter};
 use stats::clients::Unblock;
 
@@ -79,20 +78,33 @@ impl Connection {
             db: session.db,
             protocol: session.protocol,
         });
-        if let ([region], true) = (&regions[..], core.shared.durable.is_some()) {
-            let mut batch = Batch::new(
-                core.id,
-                core.shared.map.core_of(*region),
-                client.requester.clone(),
-            );
-            (batch.region, batch.writes) = (*region, true);
+        if core.shared.durable.is_some() {
+            let one = match regions[..] {
+                [one] => Some(one),
+                _ => None,
+            };
+            let target = one.map_or(core.id, |one| core.shared.map.core_of(one));
+            let mut batch = Batch::new(core.id, target, client.requester.clone());
+            batch.writes = true;
             batch.replies.set_protocol(session.protocol);
             batch.commands.push(&args);
             batch.heads.push((stat as u16, session.db));
             batch.waiter = Some(waiter.clone());
-            let answer = core.send_batch(batch).await.await;
+            let answer = match one {
+                Some(one) => {
+                    batch.region = one;
+                    match core.send_batch(batch).await.await {
+                        Answer::Batch(batch) => Some(batch),
+                        _ => None,
+                    }
+                }
+                None => {
+                    let request = EffectRequest::new(regions, batch, None);
+                    core.run_effects(request).await
+                }
+            };
             core.begin_batch();
-            let Answer::Batch(batch) = answer else {
+            let Some(batch) = answer else {
                 ticket.close();
                 core.refuse(&Refusal::new("ERR internal error"), out);
                 return Ok(());
@@ -105,20 +117,8 @@ impl Connection {
         } else {
             let mut held = core.hold(&regions).await;
             core.begin_batch();
-            if !held.has(&regions) {
-                drop(held);
+            if held.run(&call, &args, out) != Ran::Empty {
                 ticket.close();
-                let refusal = self.unserved(Unserved::Elsewhere);
-                core.refuse(&refusal, &mut self.work.out);
-                return Ok(());
-            }
-            let before = out.len();
-            if held.run_loaded(&call, &args, out).await != Ran::Empty {
-                ticket.close();
-                if let Err(refusal) = held.commit().await {
-                    out.truncate(before);
-                    core.refuse(&refusal, out);
-                }
                 return Ok(());
             }
             for key in awaited_keys(row, &args) {

@@ -19,12 +19,11 @@ use super::Session;
 use super::forward::PAUSE;
 use super::turn::{Slow, Step, Work, feed_monitors};
 use crate::commands::{Later, SessionRun, wrong_arity};
-use node::is_logged_as_given;
+use node::{EffectRequest, Watch, is_logged_as_given, nil};
 use runtime::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};
 use runtime::cores::{
-    Answer, Batch, BatchBox, Call, CommandList, CoreId, Place, Ran, Route, Watch, nil, route,
+    Answer, Batch, BatchBox, Call, CommandList, CoreId, Place, Ran, Route, route,
 };
-use runtime::durable::EffectRequest;
 
 /// Commands queued since MULTI.
 #[derive(Default)]
@@ -190,11 +189,8 @@ async fn run_here(
     }
     let regions = session.regions_of_transaction(multi, watched);
     if session.may_gather(multi) {
-        let request = EffectRequest {
-            regions,
-            watched: Some(watched.to_vec()),
-            batch: session.batch_of(multi, session.core.id),
-        };
+        let batch = session.batch_of(multi, session.core.id);
+        let request = EffectRequest::new(regions, batch, Some(watched.to_vec()));
         match session.core.run_effects(request).await {
             Some(batch) => reply.raw(batch.replies.as_bytes()),
             None => return Err(Refusal::new("ERR internal error")),

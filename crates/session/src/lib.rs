@@ -41,9 +41,9 @@ pub use commands::{Commands, Later, SessionCommand, SessionRun, SessionRuns};
 pub use connection::{serve, serve_internal};
 pub use exec::{Multi, exec};
 use forward::{Upstreams, WatchedElsewhere};
+use node::Watch;
 use runtime::Shared;
-use runtime::cores::{Core, Held, Place, Watch};
-
+use runtime::cores::{Core, Held, Place};
 use stats::clients::Client;
 use wrote::Wrote;
 

@@ -13,12 +13,12 @@ use keyspace::CURSOR_BITS;
 use resp::Args;
 use runtime::cluster::{Cluster, Unserved};
 use runtime::cores::{Again, Batch, Call, CommandList, Place, Tally, call_function};
-use runtime::durable::EffectRequest;
 use runtime::now_ms;
 
 use super::connection::{Connection, Ended};
 use super::turn::{Slow, Step};
 use crate::commands::LaterFn;
+use node::EffectRequest;
 
 impl Connection {
     pub(super) async fn run_slow(&mut self, slow: Slow) -> Result<(), Ended> {
@@ -171,11 +171,7 @@ impl Connection {
             batch.replies.set_protocol(session.protocol);
             batch.commands.push(&args);
             batch.heads.push((stat as u16, session.db));
-            let request = EffectRequest {
-                regions: regions.to_vec(),
-                watched: None,
-                batch,
-            };
+            let request = EffectRequest::new(regions.to_vec(), batch, None);
             match core.run_effects(request).await {
                 Some(batch) => out.raw(batch.replies.as_bytes()),
                 None => core.refuse(&Refusal::new("ERR internal error"), out),
@@ -198,7 +194,7 @@ impl Connection {
                 held.run(&call, &args, out);
                 break held;
             }
-            held.load_named(&call, &args).await;
+            held.load_named(call.row, call.db, &args).await;
             match held.attempt(&call, &args, out, again).await {
                 Ok(_) => break held,
                 Err(cold) => {

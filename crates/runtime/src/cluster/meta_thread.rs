@@ -19,12 +19,10 @@ use base::cluster::{META_REGION, NodeId};
 use bytes::Bytes;
 use meta::limits::Limits;
 use meta::state::Found;
-use meta::wire::{
-    Action, AdminRequest, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, RouteNode, Standing,
-};
+use meta::wire::{Action, AdminRequest, Heartbeat, Join, Order, RouteNode};
 use node::{
     MetaAnswer, MetaCall, MetaContext, MetaEffects, MetaMember, MetaObserver, MetaRecord, OpenMeta,
-    Pace,
+    Pace, heartbeat_elsewhere, join_elsewhere,
 };
 use prost::Message;
 use replica::{LogWrite, Ready, Replica, encode_message};
@@ -363,25 +361,10 @@ impl Cluster {
 
 /// Answers a call on a node that is no member: where meta is.
 fn answer_elsewhere(cluster: &Cluster, method: u16, body: Bytes, reply: Reply) {
-    let meta = cluster.meta_nodes();
     match method {
-        METHOD_JOIN => {
-            let answer = JoinAnswer {
-                retry: true,
-                meta: meta.into_iter().map(|node| node.peer).collect(),
-                ..JoinAnswer::default()
-            };
-            reply.done(answer.encode_to_vec());
-        }
-        METHOD_HEARTBEAT => {
-            let answer = HeartbeatAnswer {
-                standing: Standing::NotLeader.into(),
-                meta,
-                ..HeartbeatAnswer::default()
-            };
-            reply.done(answer.encode_to_vec());
-        }
-        METHOD_ADMIN => match somebody_up(cluster, meta) {
+        METHOD_JOIN => reply.done(join_elsewhere(&cluster.routes()).encode_to_vec()),
+        METHOD_HEARTBEAT => reply.done(heartbeat_elsewhere(&cluster.routes()).encode_to_vec()),
+        METHOD_ADMIN => match somebody_up(cluster, cluster.meta_nodes()) {
             Some(node) => cluster.pass_on(node.peer.to_string(), body, reply),
             None => reply.reject("this node does not know where the meta service is"),
         },

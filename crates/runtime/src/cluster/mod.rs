@@ -34,10 +34,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use base::cluster::{ClusterId, META_REGION, NodeId};
+use base::cluster::{ClusterId, NodeId};
 use bytes::Bytes;
 use meta::route::{Routes, SlotRange};
-use meta::wire::{ReplicaReport, RouteNode, RouteTable};
+use meta::wire::{ReplicaReport, RouteNode};
 use transport::{RaftMessage, Transport};
 
 pub use ::node::replica_record as seats;
@@ -100,28 +100,12 @@ impl Cluster {
         self.routes.load()
     }
 
-    fn update_routes(&self, table: &RouteTable) {
-        self.routes.rcu(|routes| {
-            let mut next = Routes::clone(routes);
-            next.update(table);
-            next
-        });
-        for node in self.routes().nodes() {
+    /// The cores go by these routes from now on. Only the thread "node" calls it.
+    fn publish_routes(&self, routes: Routes) {
+        for node in routes.nodes() {
             self.transport.set_peer(node.node, node.peer.to_string());
         }
-    }
-
-    /// What this node's replicas know of their leaders and members, often before meta does.
-    fn hear_replicas(&self, reports: &[ReplicaReport]) {
-        let routes = self.routes();
-        if !reports.iter().any(|report| routes.is_news(report)) {
-            return;
-        }
-        self.routes.rcu(|routes| {
-            let mut next = Routes::clone(routes);
-            reports.iter().for_each(|report| next.hear(report));
-            next
-        });
+        self.routes.store(Arc::new(routes));
     }
 
     /// Where HTTP is spoken by the node that leads a slot, as far as this node knows.
@@ -205,14 +189,7 @@ impl Cluster {
 
     /// Nodes that are members of meta, as far as this node has heard.
     fn meta_nodes(&self) -> Vec<RouteNode> {
-        let routes = self.routes();
-        let Some(region) = routes.region(META_REGION) else {
-            return Vec::new();
-        };
-        let members = region.descriptor.members.iter();
-        members
-            .filter_map(|member| routes.node(member.node).cloned())
-            .collect()
+        self.routes().meta_nodes().cloned().collect()
     }
 
     /// Meta should hear of something soon.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::cluster::NodeId;
 use meta::wire::{Order, ReplicaReport};
-use node::{Barrier, PATIENCE_MS, Unserved, Waiter, report_of};
+use node::{Barrier, PATIENCE_MS, Unserved, Waiter};
 use replica::{Message as RaftMessage, encode_message};
 
 use crate::cores::{Answer, Core, Place, Ticket};
@@ -145,18 +145,7 @@ impl Core {
 
     /// How the replicas of this core stand.
     pub(super) fn report(&self) -> Vec<ReplicaReport> {
-        let mut last = self.last_reports.borrow_mut();
-        let mut home = self.regions.borrow_mut();
-        let places: Vec<Place> = home.places().collect();
-        for place in places {
-            let report = home.region_mut(place).and_then(|region| report_of(region));
-            if let Some(report) = report {
-                last.insert(place, report);
-            } else if !home.is_used(place) {
-                last.remove(&place);
-            } // else it is lent, and as it was a moment ago
-        }
-        last.values().cloned().collect()
+        self.regions.borrow_mut().reports()
     }
 
     /// Quiet followers of leaders on this node look after themselves from now on.

@@ -100,9 +100,9 @@ impl Core {
             return;
         };
         // What is not in the store yet cannot be sent; it is asked for again.
-        if region.settle().is_err() {
+        let Some(head) = region.snapshot_head() else {
             return;
-        }
+        };
         let Some(member) = region.member.as_deref_mut() else {
             return;
         };
@@ -111,13 +111,6 @@ impl Core {
         };
         let Some(node) = peers.node_of(to) else {
             return member.replica.report_snapshot(to, false);
-        };
-        let state = region.space.state();
-        let head = SnapshotHead {
-            index: state.applied_index,
-            term: state.applied_term,
-            members: member.replica.members().clone(),
-            data: Bytes::new(),
         };
         let descriptor = peers.record.descriptor.clone();
         let moment = durable.stores.rows.snapshot();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use base::cluster::META_REGION;
 use bytes::Bytes;
 use keyspace::rows::RowStore;
-use meta::wire::{Address, Join, Profile};
+use meta::wire::{Address, Profile};
 use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
 
 use super::heartbeats::{Node, Nudge, ask_to_join};
@@ -24,21 +24,20 @@ use super::meta_thread::{MetaInput, MetaThread};
 use super::regions::{self, MOST_PLACES, Task};
 use super::seats::{self, Identity};
 use super::snapshots;
-use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, digests};
+use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, clock_ms, digests};
 use crate::Shared;
 use crate::cores::{Map, Message, OwnedRegions, Places, Region};
 use crate::durable::{Checkpoints, Durable, Stores, region_count_of};
 use crate::open::{OpenError, Opened};
 use crate::shared::random_seed;
 use crate::tables::catalogue_change;
-use node::{MetaRecord, Pace, Progress, Specs};
+use node::{Newcomer, NewcomerStep, Pace, Progress, Specs, Start, StartOptions};
 use settings::Settings;
 
 /// Newest format of entries and rows this program reads.
 pub const FORMAT: u32 = replica::entry::VERSION as u32;
 /// Nothing longer goes between nodes at once: a value of 512 MB does.
 pub const FRAME_BYTES: usize = 640 << 20;
-const ASK_AGAIN: Duration = Duration::from_millis(500);
 const TELL_AGAIN: Duration = Duration::from_secs(5);
 
 /// Opens a node of a cluster; `http_port`: what it tells others, 0 for none.
@@ -57,16 +56,22 @@ pub fn open_cluster(
         ));
     }
     let cores = settings.num_shards.max(1);
-    let (mut identity, is_founder) = identify(&settings, rows).map_err(wrong)?;
+    let options = StartOptions {
+        founds: settings.cluster.init,
+        joins: !settings.cluster.join.is_empty(),
+    };
+    let start = Start::begin(options, rows, super::pause, random_seed).map_err(wrong)?;
+    let mut identity = start.identity.clone();
     let handler = Arc::new(Ear::default());
     let transport = start_transport(&settings, &identity, handler.clone()).map_err(wrong)?;
     for (node, address) in identity.addresses() {
         transport.set_peer(node, address);
     }
     let profile = profile(&settings, http_port);
-    let is_new = identity.node == 0;
-    if is_new {
-        join(&settings, rows, &transport, &mut identity, &profile).map_err(wrong)?;
+    if identity.node == 0 {
+        let (addresses, clock_ms) = (settings.cluster.join.clone(), clock_ms());
+        let newcomer = Newcomer::new(identity, profile.clone(), addresses, clock_ms);
+        identity = join(newcomer, rows, &transport).map_err(wrong)?;
     }
 
     snapshots::recover(rows, &settings.dir).map_err(wrong)?;
@@ -118,12 +123,6 @@ pub fn open_cluster(
         .map(|(core, regions)| OwnedRegions::of(&map, core, regions))
         .collect();
     let join = settings.cluster.join.clone();
-    // By start and token meta knows this process again: it has registered, or will as the founder.
-    // That need not be the directory's first start, if nobody let it in before.
-    let token = match is_new || is_founder {
-        true => identity.token,
-        false => random_seed() | 1,
-    };
     settings.have_no_own_database();
     let catalogue = catalogue_change::kept(&*durable.stores.rows).map_err(OpenError::Recover)?;
     let mut shared = Shared::with(settings, map, commands, Some(durable));
@@ -132,7 +131,10 @@ pub fn open_cluster(
     let shared = Arc::new(shared);
     let checkpoints = Checkpoints::start(shared.clone()).map_err(OpenError::Thread)?;
 
-    let founder = is_founder.then(|| founding(&shared.settings.current(), &identity, &profile));
+    let founder = start.is_founder.then(|| {
+        let settings = founding(&shared.settings.current());
+        start.founding(settings, profile.clone())
+    });
     let meta_thread = MetaThread {
         shared: shared.clone(),
         cluster: cluster.clone(),
@@ -146,11 +148,11 @@ pub fn open_cluster(
         shared: shared.clone(),
         cluster,
         identity,
+        token: start.token,
         profile,
         pace,
         join,
         nudges,
-        token,
     };
     threads.push(spawn("node", move || node.run())?);
     Ok(Opened {
@@ -181,113 +183,48 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread.spawn(run).map_err(OpenError::Thread)
 }
 
-/// Who this node is; true if it founds a cluster.
-fn identify(settings: &Settings, rows: &dyn RowStore) -> Result<(Identity, bool), String> {
-    let known = Identity::read(rows)?;
-    let is_new = known.is_none();
-    let mut identity = known.unwrap_or_else(|| Identity {
-        token: random_seed() | 1,
-        ..Identity::default()
-    });
-    identity.start_count += 1;
-    let mut is_founder = MetaRecord::is_founding(rows)?;
-    if is_new && settings.cluster.init {
-        identity.cluster = random_seed() | 1;
-        identity.node = 1;
-        is_founder = true;
-        MetaRecord::of_founder().keep(rows, super::pause)?;
-    } else if is_new && settings.cluster.join.is_empty() {
-        return Err("a new cluster node needs --cluster-init or --join".into());
-    } else if !is_new && identity.cluster == 0 && settings.cluster.init {
-        return Err(
-            "the data directory is that of a node that was to join a cluster (--join); use an \
-             empty one to found a new cluster"
-                .into(),
-        );
-    }
-    identity.keep(rows, super::pause)?;
-    Ok((identity, is_founder))
-}
-
-/// What the founder proposes first.
-fn founding(settings: &Settings, identity: &Identity, profile: &Profile) -> meta::state::Found {
+/// The wishes of whoever founds a cluster.
+fn founding(settings: &Settings) -> meta::state::Settings {
     let wanted = &settings.cluster;
     let regions = match wanted.regions {
         0 => 4 * wanted.replicas,
         given => given,
     };
-    meta::state::Found {
-        cluster: identity.cluster,
-        settings: meta::state::Settings {
-            replicas: wanted.replicas,
-            regions,
-            meta_replicas: wanted.meta_replicas,
-        },
-        join: Join {
-            cluster: identity.cluster,
-            node: 0,
-            token: identity.token,
-            start_count: identity.start_count,
-            profile: profile.clone(),
-        },
+    meta::state::Settings {
+        replicas: wanted.replicas,
+        regions,
+        meta_replicas: wanted.meta_replicas,
     }
 }
 
 /// Asks meta for an id until it gives one.
 fn join(
-    settings: &Settings,
+    mut newcomer: Newcomer,
     rows: &dyn RowStore,
     transport: &Transport,
-    identity: &mut Identity,
-    profile: &Profile,
-) -> Result<(), String> {
-    let join = Join {
-        cluster: 0,
-        node: 0,
-        token: identity.token,
-        start_count: identity.start_count,
-        profile: profile.clone(),
-    };
-    let mut addresses = settings.cluster.join.clone();
-    let began = Instant::now();
-    let mut told = began;
-    let mut why = String::from("nobody answers");
+) -> Result<Identity, String> {
     loop {
-        for address in addresses.clone() {
-            let answer = match ask_to_join(transport, Target::Address(address), &join) {
-                Ok(answer) => answer,
-                Err(error) => {
-                    why = error.to_string();
-                    continue;
-                }
-            };
-            if answer.node != 0 {
-                identity.cluster = answer.cluster;
-                identity.node = answer.node;
-                identity.meta = answer.meta.iter().map(Address::to_string).collect();
-                identity.keep(rows, super::pause)?;
-                transport.set_identity(identity.cluster, identity.node);
-                return Ok(());
-            }
-            if !answer.refused.is_empty() && !answer.retry {
-                return Err(format!("the cluster refuses this node: {}", answer.refused));
-            }
-            if !answer.refused.is_empty() {
-                why = answer.refused;
-            }
-            let more = answer.leader.iter().chain(&answer.meta);
-            for address in more.map(Address::to_string) {
-                if !addresses.contains(&address) {
-                    addresses.push(address);
+        match newcomer.step(clock_ms()) {
+            NewcomerStep::Ask(address) => {
+                let target = Target::Address(address);
+                match ask_to_join(transport, target, newcomer.join()) {
+                    Ok(answer) => {
+                        if let Some(identity) = newcomer.on_answer(answer, rows, super::pause)? {
+                            transport.set_identity(identity.cluster, identity.node);
+                            return Ok(identity);
+                        }
+                    }
+                    Err(error) => newcomer.on_no_answer(error.to_string()),
                 }
             }
+            NewcomerStep::Wait { ms, tell } => {
+                if let Some((since_ms, why)) = tell {
+                    let seconds = since_ms / 1000;
+                    tracing::info!(seconds, "asking to join for {seconds} s: {why}");
+                }
+                std::thread::sleep(Duration::from_millis(ms));
+            }
         }
-        if told.elapsed() > TELL_AGAIN {
-            told = Instant::now();
-            let seconds = began.elapsed().as_secs();
-            tracing::info!(seconds, "asking to join for {seconds} s: {why}");
-        }
-        std::thread::sleep(ASK_AGAIN);
     }
 }
 

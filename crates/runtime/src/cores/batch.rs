@@ -20,10 +20,7 @@ impl Core {
     /// A batch has come: run it, now if possible.
     pub(crate) fn on_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
         self.begin_batch();
-        if batch.waiter.is_some() {
-            return self.on_blocking(batch);
-        }
-        if batch.writes {
+        if batch.writes && batch.waiter.is_none() {
             self.enqueue(batch);
             return;
         }
@@ -184,7 +181,7 @@ impl Core {
             // Those behind it must not run before it does.
             return self.refuse_rest(batch, Unserved::Elsewhere);
         }
-        held.load_keys_of(row, db, &args).await;
+        held.load_named(row, db, &args).await;
         let before = batch.replies.len();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             held.run(&call, &args, &mut batch.replies)

@@ -5,20 +5,21 @@
 //! those who watch or wait before any reply leaves.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Refusal;
-use keyspace::DueKey;
+use keyspace::{DueKey, Garbage};
 use node::{
-    Batch, Context, DigestRequest, Effects, Grant, Host, Load, LogJob, Outcome, OwnedRegions,
-    Peers, READS, ReplicaRecord, Served, refusal_of,
+    Batch, Borrow, Context, DataSet, DigestRequest, Effects, GROUPS, Grant, Host, Load, LogJob,
+    Outcome, OwnedRegions, Peers, READS, ReplicaRecord, Served, refusal_of,
 };
 use replica::{Ready, Replica, SnapshotHead};
 use resp::Args;
 use table::leader::End;
 
-use super::{Answer, Call, Core, Place, Ticket};
+use super::{Answer, Call, Core, Message, Place, Ticket};
 use crate::cluster::leadership;
 
 /// The longest wait for a change of a region before it is looked at again.
@@ -42,6 +43,15 @@ impl Core {
         &self,
         handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Effects) -> T,
     ) -> T {
+        self.with_context(|cx| {
+            let mut regions = self.regions.borrow_mut();
+            handle(&mut regions, cx, &mut self.effects.borrow_mut())
+        })
+    }
+
+    /// What regions need to know of the world around them, now.
+    #[inline]
+    pub(crate) fn with_context<T>(&self, handle: impl FnOnce(&Context<'_>) -> T) -> T {
         let settings = self.settings().clone();
         let catalogue = self.shared.catalogue.load();
         let durable = self.shared.durable.as_ref();
@@ -59,8 +69,7 @@ impl Core {
             catalogue: &catalogue,
             host: self,
         };
-        let mut regions = self.regions.borrow_mut();
-        handle(&mut regions, &context, &mut self.effects.borrow_mut())
+        handle(&context)
     }
 
     fn carry_out(self: &Rc<Self>) {
@@ -92,7 +101,36 @@ impl Core {
             }
         }
         for (core, ticket, fate) in out.fates.drain(..) {
-            self.answer_kept(core, ticket, fate);
+            match core == self.id {
+                true => self.on_regions(|owned, cx, out| owned.on_fate(ticket, fate, cx, out)),
+                false => self.send(core, Message::Settled { ticket, fate }),
+            }
+        }
+        for (owner, batch) in out.effect_batches.drain(..) {
+            self.send(owner, Message::Keep(Box::new(batch)));
+        }
+        for (owner, regions) in out.returns.drain(..) {
+            self.send(owner, Message::Return { regions });
+        }
+        for borrow in out.borrows.drain(..) {
+            self.borrow(borrow);
+        }
+        for load in out.held_loads.drain(..) {
+            self.load_held(load);
+        }
+        for (ticket, result, regions) in out.committed.drain(..) {
+            let answer = Answer::Committed(Box::new((result, regions)));
+            if let Some(answer) = self.tickets().deliver(ticket, answer) {
+                self.on_unwanted(answer);
+            }
+        }
+        for ticket in out.busy_commits.drain(..) {
+            self.soon(move |core| {
+                core.on_regions(|owned, cx, out| owned.retry_commit(ticket, cx, out));
+            });
+        }
+        if std::mem::take(&mut out.serves_soon) {
+            self.soon(|core| core.on_regions(|owned, cx, out| owned.serve_lines(cx, out)));
         }
         for (ticket, may_read) in out.reads.drain(..) {
             match ticket > READS {
@@ -110,11 +148,7 @@ impl Core {
             self.load(load);
         }
         for place in out.busy.drain(..) {
-            let core = self.clone();
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(BUSY).await;
-                core.resume(place);
-            });
+            self.soon(move |core| core.resume(place));
         }
         for (place, replica) in out.snapshots_wanted.drain(..) {
             self.on_snapshot_wanted(place, replica);
@@ -144,6 +178,13 @@ impl Core {
         }
         for grant in out.grants.drain(..) {
             self.grant(grant);
+        }
+        if !out.returned.is_empty() {
+            for place in out.returned.drain(..) {
+                self.tell_watching(place);
+            }
+            self.hear_sql();
+            self.evict_returned();
         }
         let requeued = std::mem::take(&mut out.requeued);
         let wakes = std::mem::take(&mut out.wakes);
@@ -222,13 +263,48 @@ impl Core {
         });
     }
 
+    /// Does something a moment later.
+    fn soon(self: &Rc<Self>, act: impl FnOnce(&Rc<Core>) + 'static) {
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(BUSY).await;
+            core.begin_batch();
+            act(&core);
+        });
+    }
+
+    /// Asks another core for regions that a group of effect requests needs.
+    fn borrow(self: &Rc<Self>, borrow: Borrow) {
+        let Borrow {
+            owner,
+            ticket,
+            regions,
+        } = borrow;
+        self.stats().holds.add(1);
+        let message = Message::Lend {
+            from: self.id,
+            ticket,
+            regions,
+        };
+        if self.try_credit(owner) {
+            return self.send(owner, message);
+        }
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            core.credit(owner).await;
+            core.send(owner, message);
+        });
+    }
+
     fn grant(self: &Rc<Self>, grant: Grant) {
         let Grant {
             core,
             ticket,
             regions,
         } = grant;
-        if core == self.id {
+        if core == self.id && ticket > GROUPS {
+            self.on_regions(|owned, cx, out| owned.on_lent(ticket, regions, cx, out));
+        } else if core == self.id {
             if let Some(answer) = self.tickets().deliver(ticket, Answer::Regions(regions)) {
                 self.on_unwanted(answer);
             }
@@ -236,7 +312,7 @@ impl Core {
             let owner = self.id;
             self.send(
                 core,
-                super::Message::Lent {
+                Message::Lent {
                     owner,
                     ticket,
                     regions,
@@ -296,8 +372,9 @@ impl Core {
             writes,
             is_ours,
             clients,
+            commit,
         } = job;
-        self.log(places, writes, None, (is_ours, clients));
+        self.log(places, writes, commit, (is_ours, clients));
     }
 
     /// Makes a digest of a region's rows on a thread of its own.
@@ -316,6 +393,18 @@ impl Host for Core {
             is_held: true,
         };
         self.account(stat, refused, args, &call);
+    }
+
+    fn on_rejected(&self, stat: usize) {
+        self.stats().on_rejected(Some(stat));
+    }
+
+    fn discard(&self, garbage: Garbage) {
+        stats::reaper::send(vec![garbage]);
+    }
+
+    fn data_set(&self) -> Option<&Arc<DataSet>> {
+        Some(&self.shared.data_set)
     }
 
     fn on_refusal(&self, refusal: &Refusal) {

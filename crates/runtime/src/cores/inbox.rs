@@ -62,7 +62,11 @@ impl Core {
                 regions,
             } => {
                 self.credit_back(owner);
-                if let Some(answer) = self.tickets.deliver(ticket, Answer::Regions(regions)) {
+                if ticket > node::GROUPS {
+                    self.begin_batch();
+                    self.on_regions(|owned, cx, out| owned.on_lent(ticket, regions, cx, out));
+                } else if let Some(answer) = self.tickets.deliver(ticket, Answer::Regions(regions))
+                {
                     self.on_unwanted(answer);
                 }
             }
@@ -111,9 +115,13 @@ impl Core {
                 self.credit_back(owner);
                 let _ = self.tickets.deliver(ticket, Answer::Followers(told));
             }
-            Message::Keep(batch) => self.on_effect_batch(*batch),
+            Message::Keep(batch) => {
+                self.begin_batch();
+                self.on_regions(|owned, cx, out| owned.on_effect_batch(*batch, cx, out));
+            }
             Message::Settled { ticket, fate } => {
-                let _ = self.tickets.deliver(ticket, Answer::Kept(fate));
+                self.begin_batch();
+                self.on_regions(|owned, cx, out| owned.on_fate(ticket, fate, cx, out));
             }
             Message::Served { ticket, reply } => {
                 let _ = self.tickets.deliver(ticket, Answer::Served(Some(reply)));
@@ -123,7 +131,7 @@ impl Core {
             }
             Message::Logged {
                 numbers,
-                ticket,
+                commit,
                 is_ours,
                 ok,
             } => {
@@ -132,9 +140,12 @@ impl Core {
                     self.regions.borrow_mut().outgoing.note_written();
                 }
                 self.unheard.set(self.unheard.get() + 1);
-                match ticket {
+                match commit {
                     Some(ticket) => {
-                        let _ = self.tickets.deliver(ticket, Answer::Logged(ok));
+                        self.begin_batch();
+                        self.on_regions(|owned, cx, out| {
+                            owned.on_commit_logged(ticket, ok, cx, out);
+                        });
                         self.acknowledge_syncs();
                     }
                     None => self.on_logged(&numbers, ok),
@@ -170,8 +181,10 @@ impl Core {
 
     /// An answer came for a task that is gone. Regions must go home; the rest may be dropped.
     pub(super) fn on_unwanted(self: &Rc<Self>, answer: Answer) {
-        if let Answer::Regions(regions) = answer {
-            self.give_back(regions);
+        match answer {
+            Answer::Regions(regions) => self.give_back(regions),
+            Answer::Committed(committed) => self.give_back(committed.1),
+            _ => {}
         }
     }
 

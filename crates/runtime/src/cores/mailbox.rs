@@ -102,10 +102,10 @@ pub enum Message {
     /// Another core found nothing of its own to evict.
     Evict,
     /// The log writer has these (region, number) on disk, or never will. With a ticket they are of a
-    /// task of this core that holds the regions.
+    /// commit of held regions.
     Logged {
         numbers: Vec<(Place, u64)>,
-        ticket: Option<usize>,
+        commit: Option<usize>,
         /// Entries that this core proposed were among them ([`node::outgoing`]).
         is_ours: bool,
         ok: bool,

@@ -30,7 +30,6 @@ mod thread;
 mod tickets;
 mod totals;
 mod upkeep;
-mod watch;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,7 +38,6 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use command::Command;
-use meta::wire::ReplicaReport;
 use node::{Effects, Seeds};
 use resp::Args;
 use settings::Settings;
@@ -57,12 +55,11 @@ pub use node::{
     WatchFlag, only_key, route,
 };
 pub use prefetch::{AHEAD_KEYS, Coming};
-pub use run::{Call, call_function, nil};
+pub use run::{Call, call_function};
 pub use tally::Tally;
 pub use thread::start_cores;
 pub use tickets::{Answer, Ticket, Tickets};
 pub use totals::{Sums, Totals};
-pub use watch::Watch;
 
 use crate::Shared;
 use crate::cluster::{Outbox, clock_ms};
@@ -86,14 +83,10 @@ pub struct Core {
     pub(crate) compose_asked: Cell<bool>,
     /// What the regions have asked for; see `effects`.
     pub(crate) effects: RefCell<Effects>,
-    /// Commands on held regions of a durable node; see `durable::effect_groups`.
-    pub(crate) effect_queue: crate::durable::EffectQueue,
     /// Messages for peers, gathered until the end of a turn (cluster).
     pub(crate) outbox: RefCell<Outbox>,
     /// Replicas elsewhere to which a snapshot is on its way (cluster).
     pub(crate) sending: RefCell<BTreeSet<u64>>,
-    /// By place: what meta was told last (cluster).
-    pub(crate) last_reports: RefCell<BTreeMap<Place, ReplicaReport>>,
     /// Tasks that wait for something to change about a region: it comes home, or learns which tables
     /// there are. Place and ticket.
     pub(crate) watching_regions: RefCell<Vec<(Place, usize)>>,
@@ -147,10 +140,8 @@ impl Core {
             unheard: Cell::new(0),
             compose_asked: Cell::new(true),
             effects: RefCell::default(),
-            effect_queue: crate::durable::EffectQueue::default(),
             outbox: RefCell::default(),
             sending: RefCell::default(),
-            last_reports: RefCell::default(),
             watching_regions: RefCell::default(),
             sql_answers: RefCell::default(),
             row_failure: Cell::default(),
@@ -317,20 +308,21 @@ impl Core {
 
     /// Waits for the right to send one more request to `core`; its answer gives it back.
     pub async fn credit(&self, core: CoreId) {
-        std::future::poll_fn(|cx| {
-            let credit = &self.credits[core];
-            match credit.get() {
-                0 => {
-                    self.creditless.borrow_mut().push_back(cx.waker().clone());
-                    Poll::Pending
-                }
-                n => {
-                    credit.set(n - 1);
-                    Poll::Ready(())
-                }
+        std::future::poll_fn(|cx| match self.try_credit(core) {
+            true => Poll::Ready(()),
+            false => {
+                self.creditless.borrow_mut().push_back(cx.waker().clone());
+                Poll::Pending
             }
         })
         .await;
+    }
+
+    /// As [`Core::credit`], if that need not wait.
+    fn try_credit(&self, core: CoreId) -> bool {
+        let credit = &self.credits[core];
+        let left = credit.get().checked_sub(1);
+        left.inspect(|&left| credit.set(left)).is_some()
     }
 
     fn credit_back(&self, core: CoreId) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Block, Command, Flags, Nil, Traits};
+use command::{Attempt, Command, Flags, Traits};
 use keyspace::{DueKey, Keyspace, View};
 use node::{Absent, Access, Ran, Requester, Route};
 use resp::{Args, Reply};
@@ -228,12 +228,4 @@ pub fn call_function(
     reply: &mut Reply,
 ) -> Result<Attempt, Refusal> {
     command::call(row, view, args, reply)
-}
-
-/// What a blocking command answers inside MULTI when there is nothing.
-pub fn nil(block: &Block, out: &mut Reply) {
-    match block.nil {
-        Nil::Bulk => out.null(),
-        Nil::Array => out.null_array(),
-    }
 }

@@ -1,4 +1,5 @@
-//! Effects: what a core does when a watched or waited-for key changed.
+//! What a core does when a watched or waited-for key changed; on a durable node that is
+//! `node::OwnedRegions::on_changes`.
 //!
 //! Watches get their flag set. Blocked sessions in line for the key are served in the order they
 //! came, at once, before any other command of the core: the command's attempt is run again with
@@ -9,22 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::DbIndex;
-use keyspace::{Effect, View};
-use node::{Waiter, attempt_for, only_key};
-use resp::Reply;
+use keyspace::View;
+use node::{First, Waiter, attempt_for, only_key};
 
 use super::lend::Held;
 use super::mailbox::Message;
 use super::tickets::Answer;
 use super::{CommandList, Core, Place};
-
-/// The head of a line.
-enum First {
-    Claimed(Arc<Waiter>),
-    Nobody,
-    /// It is being served elsewhere, or the region is away.
-    NotNow,
-}
 
 /// While it lives, effects are being handled.
 struct Serving<'a>(&'a Rc<Core>);
@@ -52,35 +44,16 @@ impl Core {
         if self.serving.get() {
             return; // the caller further up goes on until nothing is left
         }
+        if self.shared.durable.is_some() {
+            return self.on_regions(|owned, cx, out| owned.on_changes(cx, out));
+        }
         let serving = Serving::begin(self);
         loop {
-            let mut ready: Vec<(Place, DbIndex, Box<[u8]>)> = Vec::new();
-            {
-                let mut home = self.regions.borrow_mut();
-                for region in home.present() {
-                    if !region.space.has_effects() {
-                        continue;
-                    }
-                    for Effect::Changed { db, key } in region.space.take_effects() {
-                        let id = region.id;
-                        let Some(interest) = region.interest_mut(db, &key) else {
-                            continue;
-                        };
-                        interest.flag_watchers();
-                        if !interest.waiters.is_empty() {
-                            ready.push((id, db, key));
-                        }
-                    }
-                }
-            }
+            let ready = self.regions.borrow_mut().flag_changes();
             if ready.is_empty() {
                 break;
             }
-            if self.shared.durable.is_some() {
-                self.serve_kept(ready);
-                continue;
-            }
-            for (region, db, key) in ready {
+            for (region, (db, key)) in ready {
                 self.serve(region, db, &key);
             }
         }
@@ -115,77 +88,6 @@ impl Core {
                         core.serve_held(held, &waiter, &command, db, &key);
                     });
                     return;
-                }
-            }
-        }
-    }
-
-    /// On a durable node: those in line whom the entry itself could not serve (a move to another
-    /// region, more elements than the command had arguments, an EXEC). Each is served over held
-    /// regions and told when that is kept.
-    fn serve_kept(self: &Rc<Self>, mut ready: Vec<(Place, DbIndex, Box<[u8]>)>) {
-        ready.retain(|(region, db, key)| {
-            let mut home = self.regions.borrow_mut();
-            let region = home.region_mut(*region);
-            region.is_none_or(|region| region.space.may_have(*db, key))
-        });
-        if ready.is_empty() {
-            return;
-        }
-        let core = self.clone();
-        // One task for all of them: keys are served in the order they changed.
-        tokio::task::spawn_local(async move {
-            for (region, db, key) in ready {
-                core.serve_line(region, db, &key).await;
-            }
-        });
-    }
-
-    /// Serves those in line for a key, over held regions, until there is nothing left for them.
-    async fn serve_line(self: &Rc<Self>, region: Place, db: DbIndex, key: &[u8]) {
-        loop {
-            let waiter = match self.claim_first(region, db, key) {
-                First::Claimed(waiter) => waiter,
-                First::Nobody => return,
-                // It has left this node: those in line were told.
-                First::NotNow if !self.regions.borrow_mut().is_used(region) => return,
-                First::NotNow => {
-                    self.await_turn(region).await;
-                    continue;
-                }
-            };
-            let row = self.shared.commands.row(waiter.stat);
-            let command = only_key(row, &waiter.command.args(0), key);
-            let regions = self.regions_of(row, &command.args(0));
-            let mut held = self.hold(&regions).await;
-            self.begin_batch();
-            if !held.has(&regions) {
-                // Another node leads by now. Those in line were told then, but not who was claimed.
-                return self.unblock_claimed(&waiter);
-            }
-            held.load_keys_of(row, db, &command.args(0)).await;
-            // What cannot be kept is not taken for anybody: they go on waiting.
-            let reply = match self.has_failed() {
-                true => None,
-                false => held.with_view(waiter.db, |view| self.attempt_on(&waiter, &command, view)),
-            };
-            let Some(reply) = reply else {
-                match held.region_of(key) {
-                    Some(region) => self.on_regions(|_, cx, out| {
-                        region.put_back(waiter, db, key, cx, out);
-                    }),
-                    None => self.unblock_claimed(&waiter),
-                }
-                return;
-            };
-            let kept = held.commit().await;
-            waiter.claim.served();
-            match kept {
-                Ok(()) => self.answer_waiter(&waiter, Some(reply)),
-                Err(refusal) => {
-                    let mut reply = Reply::new(waiter.protocol);
-                    reply.refusal(&refusal);
-                    self.answer_waiter(&waiter, Some(reply.into_bytes()));
                 }
             }
         }
@@ -241,25 +143,12 @@ impl Core {
         }
     }
 
-    /// Takes the first live waiter out of a key's line, claimed.
+    /// Takes the first live waiter out of a key's line, claimed; `NotNow` also while the region is lent.
     fn claim_first(&self, region: Place, db: DbIndex, key: &[u8]) -> First {
-        let mut home = self.regions.borrow_mut();
-        let Some(region) = home.region_mut(region) else {
-            return First::NotNow;
-        };
-        let Some(interest) = region.interest_mut(db, key) else {
-            return First::Nobody;
-        };
-        while let Some(waiter) = interest.waiters.pop_front() {
-            if waiter.claim.serve() {
-                return First::Claimed(waiter);
-            }
-            if !waiter.claim.is_over() {
-                interest.waiters.push_front(waiter);
-                return First::NotNow;
-            }
+        match self.regions.borrow_mut().region_mut(region) {
+            Some(region) => region.claim_first(&(db, key.into())),
+            None => First::NotNow,
         }
-        First::Nobody
     }
 
     /// One attempt for a claimed waiter; true if its session has its reply.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use keyspace::rows::{LoadRequest, Loaded, RowError};
-use node::{Batch, Fate, RegionBox};
+use node::{Batch, RegionBox};
 use slab::Slab;
 
 use super::Core;
@@ -31,12 +31,10 @@ pub enum Answer {
     Warmed,
     /// Something has changed about a region: look again.
     Changed,
-    /// Whether entries of held regions are on disk.
-    Logged(bool),
+    /// What became of changes to held regions, and those of them that are not home.
+    Committed(Box<(Result<(), base::Refusal>, Vec<RegionBox>)>),
     /// Whether a region may be read now; false: look again (cluster).
     MayRead(bool),
-    /// What became of changes to a held region, on a cluster node.
-    Kept(Fate),
     /// What became of a wait for rows of tables; `None`: the office ended, look again.
     Table(Option<table::leader::End>),
     Told(Box<Result<crate::tables::Told, base::Refusal>>),

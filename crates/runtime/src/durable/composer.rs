@@ -96,18 +96,13 @@ impl Core {
         }
     }
 
-    /// Log writes of held regions; the ticket is answered when they are on disk.
-    pub(super) fn log_held(&self, places: Vec<Place>, writes: Vec<LogWrite>, ticket: usize) {
-        self.log(places, writes, Some(ticket), (false, 1));
-    }
-
     /// Sends log writes of the regions at `places` to the writer; the core is told when they are on disk.
     /// Of a turn: whether some of it was proposed here, and how many clients wait for it.
     pub(crate) fn log(
         &self,
         places: Vec<Place>,
         writes: Vec<LogWrite>,
-        ticket: Option<usize>,
+        commit: Option<usize>,
         (is_ours, clients): (bool, u32),
     ) {
         let (shared, core, heard) = (self.shared.clone(), self.id, self.unheard.take());
@@ -135,7 +130,7 @@ impl Core {
                 let mailbox = shared.mailboxes.get(core)?;
                 mailbox.push(Message::Logged {
                     numbers,
-                    ticket,
+                    commit,
                     is_ours,
                     ok: result.is_ok(),
                 });

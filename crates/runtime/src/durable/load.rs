@@ -14,7 +14,8 @@ use keyspace::EvictionPolicy;
 use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
 use stats::memory::{publish, used_memory};
 
-use crate::cores::{Answer, Cold, Core, Held, Message, Place, Region, Ticket};
+use crate::cores::{Answer, Cold, Core, Message, Place, Region, Ticket};
+use node::Fetched;
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
 const DROPPED_AT_ONCE: usize = 256;
@@ -56,31 +57,13 @@ impl Core {
             }
         }
         for ticket in fetching {
-            if let Some((request, loaded)) = self.fetched(ticket.await)
+            if let Answer::Fetched(fetched) = ticket.await
+                && let Some((request, loaded)) = self.fetched(*fetched)
                 && let Some(region) = self.regions.borrow_mut().region_mut(id)
             {
                 region.space.insert_loaded(request, loaded);
             }
         }
-    }
-
-    /// Asks a reader thread for the rows of a key.
-    fn fetch(self: &Rc<Self>, request: LoadRequest) -> Ticket {
-        let ticket = Ticket::new(self);
-        let (number, core, shared) = (ticket.number(), self.id, self.shared.clone());
-        if let Some(durable) = &self.shared.durable {
-            durable.loads.fetch_add(1, Ordering::Relaxed);
-            durable.readers.send(Box::new(move |source| {
-                let loaded = rows::load(source, &request, Tier::All);
-                if let Some(mailbox) = shared.mailboxes.get(core) {
-                    mailbox.send(Message::Fetched {
-                        ticket: number,
-                        fetched: Box::new((request, loaded)),
-                    });
-                }
-            }));
-        }
-        ticket
     }
 
     /// Waits until rows are in the block cache; the core goes on meanwhile. `tries`: how often the
@@ -146,11 +129,8 @@ impl Core {
         self.again.set(cold.again);
     }
 
-    fn fetched(&self, answer: Answer) -> Option<(LoadRequest, Loaded)> {
-        let Answer::Fetched(fetched) = answer else {
-            return None;
-        };
-        match *fetched {
+    pub(super) fn fetched(&self, fetched: Fetched) -> Option<(LoadRequest, Loaded)> {
+        match fetched {
             (request, Ok(loaded)) => Some((request, loaded)),
             (_, Err(error)) => {
                 if let (RowError::Failed(reason), Some(durable)) = (error, &self.shared.durable) {
@@ -234,30 +214,6 @@ impl Core {
             publish();
             if !dropped {
                 break;
-            }
-        }
-    }
-}
-
-impl Held {
-    /// Makes keys of the held regions resident.
-    pub(crate) async fn load(&mut self, keys: &[(DbIndex, Box<[u8]>)]) {
-        let core = self.core().clone();
-        core.keep_in_bounds();
-        let mut fetching = Vec::new();
-        for (db, key) in keys {
-            let Some(region) = self.region_of(key) else {
-                continue;
-            };
-            if let Some(request) = wanted(&core, region, *db, key) {
-                fetching.push(core.fetch(request));
-            }
-        }
-        for ticket in fetching {
-            if let Some((request, loaded)) = core.fetched(ticket.await)
-                && let Some(region) = self.region_of(request.key())
-            {
-                region.space.insert_loaded(request, loaded);
             }
         }
     }

@@ -4,7 +4,7 @@
 //!   session ─► batch ─► queue of a region ─► entry ─► log writer (fsync) ─► committed ─► applied ─► replies
 //!                        (composer, node)  (replica)     (writer)                       (node)
 //!
-//!   EXEC, several regions, SPOP …: regions held ─► run ─► rows ─► one log batch ─► store ─► reply   (commit)
+//!   EXEC, several regions, SPOP …: regions held ─► run ─► rows ─► one log batch ─► store ─► reply   (node)
 //!
 //!   a key that is not in memory ─► block cache, or a reader thread ─► run again                      (load)
 //!   start ─► rows of the last checkpoint ─► the log behind it, run again                             (recover)
@@ -20,19 +20,17 @@
 //! nobody sees; rows and applied index are written together; the log is cut only behind what the
 //! store has on disk; a failed write of the log is final.
 
-mod attempt;
+#[cfg(test)]
+mod blocking_tests;
 mod checkpoint;
-pub(crate) mod commit;
 mod company;
 mod composer;
-mod effect_groups;
 mod evict;
-mod large;
+mod held;
 mod load;
 #[cfg(test)]
 mod one_core;
 mod patience;
-mod quorum;
 mod readers;
 mod recover;
 mod weighings;
@@ -46,8 +44,6 @@ use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
 use keyspace::{Keyspace, ValueRef};
 use replica::LogStore;
 use settings::LogSync;
-
-pub use effect_groups::{EffectQueue, EffectRequest};
 
 pub use checkpoint::Checkpoints;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
@@ -75,7 +71,7 @@ pub struct Durable {
     pub progress: Arc<Progress>,
     /// Why writes are refused for good: the log or the store failed.
     failed: OnceLock<String>,
-    /// Rows that what ran on held regions may make; see [`large`].
+    /// Rows that what ran on held regions may make; see [`held`].
     pub(crate) most_change_bytes: usize,
     /// Bytes given to the log since it was last cut.
     pub logged_bytes: AtomicU64,
@@ -93,6 +89,11 @@ pub struct Durable {
 }
 
 impl Durable {
+    /// The rows of a key are being read.
+    pub(crate) fn note_load(&self) {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn start(
         stores: Stores,
         sync: LogSync,
@@ -106,7 +107,7 @@ impl Durable {
             readers: Readers::start(stores.rows.clone(), readers)?,
             progress,
             failed: OnceLock::new(),
-            most_change_bytes: large::most_change_bytes(),
+            most_change_bytes: held::most_change_bytes(),
             logged_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             commands_logged: AtomicU64::new(0),

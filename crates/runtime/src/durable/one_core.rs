@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use super::{Durable, Stores, recover};
 use crate::Shared;
-use crate::cores::{Core, Map, OwnedRegions, Region};
+use crate::cores::{Core, Map, OwnedRegions};
 
 /// Runs a test as the thread of a core would.
 pub fn run_alone(test: impl Future<Output = ()>) {
@@ -32,9 +32,7 @@ pub fn core(rows: Arc<MapStore>) -> Rc<Core> {
     let settings = Settings::default();
     let recovered = recover(&stores, 1, 1, &commands, &settings.tuning, &mut |_| {}).unwrap();
     let map = Map::of_regions(1, 1);
-    let regions = recovered.regions.into_iter().enumerate();
-    let regions = regions.map(|(id, (space, member))| Box::new(Region::durable(id, space, member)));
-    let home = OwnedRegions::of(&map, 0, regions.collect());
+    let home = OwnedRegions::of(&map, 0, recovered.regions);
     let durable = Durable::start(stores, LogSync::Always, recovered.progress, 1, false).unwrap();
     let shared = Shared::with(settings, map, commands, Some(durable));
     Core::new(0, Arc::new(shared), home)

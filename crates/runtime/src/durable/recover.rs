@@ -3,18 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::rows::{self, Changes, Family, RowError, RowSource, RowStore, Tier, WriteError};
-use keyspace::{Keyspace, Tuning};
-use node::{Member, Progress, Specs, execute_payload};
-use replica::{LogError, Members, Ready, Replica, ReplicaConfig, ReplicaError};
+use keyspace::Tuning;
+use keyspace::rows::{Changes, Family, RowError, RowSource, RowStore, Tier, WriteError};
+use node::{Paused, Progress, RegionBox, Replay, ReplayError, Specs};
 
 use super::{Stores, log_id};
 
 /// What a node knows of itself, in the family of states.
 const NODE_ROW: &[u8] = b"node";
 const NODE_VERSION: u8 = 1;
-/// The only member of every region, as long as a node is alone.
-const REPLICA_ID: u64 = 1;
 /// Long recoveries tell how far they are this often.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -46,22 +43,19 @@ impl From<RowError> for RecoverError {
     }
 }
 
-impl From<LogError> for RecoverError {
-    fn from(error: LogError) -> Self {
-        RecoverError::Log(error.to_string())
-    }
-}
-
-impl From<ReplicaError> for RecoverError {
-    fn from(error: ReplicaError) -> Self {
-        RecoverError::Log(error.to_string())
+impl From<ReplayError> for RecoverError {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Rows(what) => RecoverError::Rows(what),
+            ReplayError::Log(what) => RecoverError::Log(what),
+            ReplayError::Entry(what) => RecoverError::Entry(what),
+        }
     }
 }
 
 /// What a start found.
 pub struct Recovered {
-    /// By region.
-    pub regions: Vec<(Keyspace, Box<Member>)>,
+    pub regions: Vec<RegionBox>,
     pub progress: Arc<Progress>,
     /// Entries of the log that were run again. Those that elect a leader are empty and do not count.
     pub replayed: u64,
@@ -81,21 +75,31 @@ pub fn recover(
     let began = Instant::now();
     let count = region_count(&*stores.rows, cores)?;
     let progress = Arc::new(Progress::new(count));
+    let mut told = began;
+    let mut pause = |paused: Paused| match paused {
+        Paused::StoreBusy => std::thread::sleep(Duration::from_millis(1)),
+        Paused::Replayed(count) => {
+            if told.elapsed() > PROGRESS {
+                told = Instant::now();
+                tell(count);
+            }
+        }
+    };
     let mut replay = Replay {
-        stores,
-        known: progress.clone(),
-        commands,
+        rows: &stores.rows,
+        log: &*stores.log,
+        progress: &progress,
+        specs: commands,
         tuning,
+        feed: stores.feed,
+        pause: &mut pause,
         applied: 0,
         replayed: 0,
-        told: began,
-        tell,
     };
     let mut regions = Vec::with_capacity(count);
-    for region in 0..count {
-        let (space, member) = replay.open(log_id(region), seed ^ log_id(region))?;
-        progress.set_region(region, log_id(region), space.applied_index());
-        regions.push((space, member));
+    for place in 0..count {
+        let home = log_id(place);
+        regions.push(replay.open(place, home, seed ^ home)?);
     }
     let replayed = replay.replayed;
     if replay.applied > 0 {
@@ -143,105 +147,6 @@ pub fn region_count(rows: &dyn RowStore, cores: usize) -> Result<usize, RecoverE
     rows.write(&[&changes]).map_err(write_error)?;
     rows.checkpoint()?;
     Ok(count)
-}
-
-struct Replay<'a> {
-    stores: &'a Stores,
-    known: Arc<Progress>,
-    commands: &'a Specs,
-    tuning: &'a Tuning,
-    applied: u64,
-    /// Of these, the ones that are not empty.
-    replayed: u64,
-    told: Instant,
-    tell: &'a mut dyn FnMut(u64),
-}
-
-impl Replay<'_> {
-    fn open(&mut self, home: u64, seed: u64) -> Result<(Keyspace, Box<Member>), RecoverError> {
-        let rows = &self.stores.rows;
-        let mut state: Option<Vec<u8>> = None;
-        let key = rows::layout::state_key(home);
-        rows.get(Family::Info, &key, Tier::All, &mut |value| {
-            state = Some(value.into())
-        })?;
-        let source: Arc<dyn RowSource> = rows.clone();
-        let mut space = Keyspace::durable(seed, home, state.as_deref(), source)
-            .map_err(|what| RecoverError::Entry(format!("region {home}: {what}")))?;
-        let config = ReplicaConfig {
-            region: home,
-            replica: REPLICA_ID,
-            members: Members::of_voters([REPLICA_ID]),
-            applied: space.applied_index(),
-            seed,
-            ..ReplicaConfig::default()
-        };
-        let mut replica = Replica::new(config, &*self.stores.log)?;
-        let mut ready = Ready::default();
-        while !replica.may_serve(0) {
-            replica.ready(&mut ready);
-            if let Some(fetch) = ready.fetch.take() {
-                replica.fetch_now(&fetch, &*self.stores.log)?;
-            }
-            if let Some(write) = ready.write.take() {
-                let number = write.number;
-                self.stores.log.write(&[write], true)?;
-                replica.on_persisted(number);
-            }
-            for committed in ready.committed.drain(..) {
-                self.apply(&mut space, committed.index, &committed.payload)?;
-                replica.on_applied(committed.index);
-            }
-        }
-        let stamp_ms = space.last_stamp_ms();
-        let (rows, known) = (rows.clone(), self.known.clone());
-        let mut member = Member::new(replica, stamp_ms, rows, known);
-        member.feed = self.stores.feed.then(Changes::new);
-        Ok((space, Box::new(member)))
-    }
-
-    fn apply(
-        &mut self,
-        space: &mut Keyspace,
-        index: u64,
-        payload: &[u8],
-    ) -> Result<(), RecoverError> {
-        let mut changes = Changes::new();
-        let store = &self.stores.rows;
-        let is_rows = execute_payload(
-            space,
-            &**store,
-            index,
-            payload,
-            self.commands,
-            self.tuning,
-            &mut changes,
-        )
-        .map_err(RecoverError::Entry)?;
-        if self.stores.feed {
-            rows::feed::note(&mut changes, space.home(), index, payload);
-        }
-        loop {
-            match store.write(&[&changes]) {
-                Ok(()) => break,
-                Err(WriteError::Busy) => std::thread::sleep(Duration::from_millis(1)),
-                Err(error) => return Err(write_error(error)),
-            }
-        }
-        space.rows_written();
-        if is_rows {
-            space.apply_rows(&changes);
-        }
-        space.take_effects();
-        space.take_garbage();
-        self.applied += 1;
-        self.replayed += u64::from(!payload.is_empty());
-        if self.told.elapsed() > PROGRESS {
-            self.told = Instant::now();
-            (self.tell)(self.replayed);
-        }
-        Ok(())
-    }
 }
 
 fn write_error(error: WriteError) -> RecoverError {

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use base::slot::slot_of;
 use base::{DbIndex, Refusal};
 use command::{Command, Traits};
-use node::{RegionBox, Unserved, full_refusal, lacks_room, refusal_of};
+use node::{Unserved, refusal_of};
 use resp::Args;
 use table::RowId;
 use table::leader::End;
 
 use super::ask::{Ask, Told};
-use crate::cores::{Answer, Call, Core, Held, Place, Ticket};
+use crate::cores::{Answer, Core, Place, Ticket};
 
 /// How long a row may take to come from SQL.
 const LOAD_MS: u64 = 5_000;
@@ -143,22 +143,5 @@ impl Core {
             // What cannot be had is told by the command itself.
             let _: Result<Told, Refusal> = self.ask_table(*region, Ask::Bring(rows)).await;
         }
-    }
-}
-
-impl Held {
-    /// What is said instead of running a command that may make a row larger, if there is no room for it.
-    pub(crate) fn lacks_room(&mut self, call: &Call<'_>, args: &Args<'_>) -> Option<Refusal> {
-        let has_tables = |region: &RegionBox| region.space.has_tables();
-        if !call.row.is_write() || !self.regions().iter().any(has_tables) {
-            return None;
-        }
-        let mut lacks = false;
-        call.row.each_key(call.db, args, &mut |db, key| {
-            if let Some(region) = self.region_of(key) {
-                lacks |= lacks_room(region, call.row, db, args, key);
-            }
-        });
-        lacks.then(full_refusal)
     }
 }

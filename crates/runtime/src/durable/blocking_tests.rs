@@ -1,16 +1,14 @@
-//! Blocking commands that find nothing.
+//! Tests of blocking commands that find nothing, on a core (`node::blocking`).
 
 use std::sync::Arc;
 
 use keyspace::rows::{Changes, MapStore};
-use keyspace::{Expire, Tuning, Txn};
+use keyspace::{Expire, Tuning, Txn, View};
+use node::{Peers, ReplicaRecord, Requester};
 use resp::Protocol;
 
-use super::*;
-use node::{Peers, ReplicaRecord, Requester};
-
-use crate::cores::{Answer, Claim, CommandList, Ticket, Waiter};
-use crate::durable::one_core::{core, run_alone};
+use super::one_core::{core, run_alone};
+use crate::cores::{Answer, Batch, BatchBox, Claim, CommandList, Core, Ticket, Waiter};
 
 /// A blocking command, with its waiter.
 fn blocking(core: &Core, words: &[&[u8]], ticket: usize) -> BatchBox {
@@ -59,8 +57,15 @@ fn a_look_leaves_due_keys_to_the_log() {
             [b"brpop", b"text", b"list", b"0"],
             [b"bzpopmin", b"text", b"list", b"0"],
         ] {
+            let ticket = Ticket::new(&core);
             let mut batch = blocking(&core, &words, 0);
-            assert_eq!(core.look(&mut batch, true).unwrap(), Ran::Empty);
+            batch.ticket = ticket.number();
+            core.on_batch(batch);
+            let Answer::Batch(batch) = ticket.await else {
+                panic!("another answer");
+            };
+            assert!(batch.replies.as_bytes().is_empty(), "it waits in line");
+            assert!(!batch.waiter.unwrap().claim.is_over());
             let mut home = core.regions.borrow_mut();
             let region = home.region_mut(0).unwrap();
             assert!(!region.space.has_changes(), "no entry has brought any");
