@@ -42,9 +42,14 @@ pub(crate) struct Slot {
     queue: Vec<BatchBox>,
     /// Messages of peers that came while it was lent: node, bytes.
     pub parked: Vec<(u64, Bytes)>,
+    /// Entries of its log that were read while it was lent.
+    pub parked_entries: Option<FetchedEntries>,
     /// What meta was told last of its replica.
     pub last_report: Option<ReplicaReport>,
 }
+
+/// Entries of a log that were read, or why not.
+pub(crate) type FetchedEntries = Result<Vec<replica::Entry>, String>;
 
 impl Slots {
     #[inline]
@@ -123,6 +128,7 @@ impl OwnedRegions {
         let region = slot.region.take()?;
         slot.is_used = false;
         slot.parked.clear();
+        slot.parked_entries = None;
         slot.last_report = None;
         Some((region, std::mem::take(&mut slot.queue)))
     }

@@ -163,9 +163,13 @@ impl OwnedRegions {
         if !cx.is_cluster {
             return;
         }
-        let slot = self.slots.slot_mut(place);
-        let parked = slot.map(|slot| std::mem::take(&mut slot.parked));
-        let parked = parked.unwrap_or_default();
+        let Some(slot) = self.slots.slot_mut(place) else {
+            return;
+        };
+        let parked = std::mem::take(&mut slot.parked);
+        if let Some(entries) = slot.parked_entries.take() {
+            self.on_entries(place, entries, cx, out);
+        }
         if !parked.is_empty() {
             for (from, bytes) in parked {
                 self.step(place, from, bytes, cx);

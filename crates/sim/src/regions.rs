@@ -327,6 +327,7 @@ impl Node {
         true_us: u64,
         out: &mut Effects,
     ) {
+        asked.has_changes |= now.has_changes;
         if self.bug == Bug::SwapReplies
             && let [(one, Outcome::Done), (two, Outcome::Done), ..] = &mut now.settled[..]
         {
