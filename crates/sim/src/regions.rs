@@ -2,7 +2,7 @@
 //! it asks for carried out on a simulated disk and network.
 //!
 //! Nothing here decides anything about a region. A core of the server does the same with threads and
-//! sockets (`server::cores::effects`).
+//! sockets (`runtime::cores::effects`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -44,7 +44,8 @@ fn gather(history: &History) -> Result<BTreeMap<&str, Pool<'_>>, Broken> {
                 (Action::Put(token), ..) => drop(pool.puts.insert(token, call)),
                 (Action::Pull, Fate::Open | Fate::Unknown, _) => pool.unknown += 1,
                 (Action::Pull, Fate::Done, Seen::Text(Some(token))) => {
-                    if pool.pulled.insert(token, call).is_some() {
+                    let before = pool.pulled.insert(token, call);
+                    if before.is_some() {
                         return Err(broken(format!("{token} was taken twice"), call));
                     }
                 }
