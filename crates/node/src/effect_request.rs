@@ -40,6 +40,8 @@ pub struct EffectRequest {
     attempts: u32,
     /// Why it did not run.
     refusal: Option<Refusal>,
+    /// A blocking command found nothing, and its waiter stands in line.
+    is_in_line: bool,
 }
 
 enum Task {
@@ -111,6 +113,7 @@ impl EffectRequest {
             again: None,
             attempts: 0,
             refusal: None,
+            is_in_line: false,
         }
     }
 
@@ -198,7 +201,7 @@ impl EffectRequest {
                     return Some(needs);
                 }
                 while !self.is_over {
-                    if let Some(needs) = self.run_next(held, seed, cx) {
+                    if let Some(needs) = self.run_next(held, seed, cx, out) {
                         return Some(needs);
                     }
                 }
@@ -237,7 +240,13 @@ impl EffectRequest {
     }
 
     /// Runs the next command.
-    fn run_next(&mut self, held: &mut HeldRegions, seed: u64, cx: &Context<'_>) -> Option<Needs> {
+    fn run_next(
+        &mut self,
+        held: &mut HeldRegions,
+        seed: u64,
+        cx: &Context<'_>,
+        out: &mut Effects,
+    ) -> Option<Needs> {
         let Task::Commands { batch, .. } = &mut self.task else {
             return None;
         };
@@ -267,9 +276,20 @@ impl EffectRequest {
                     .on_command(batch, stat as usize, &args, ran == Ran::Refused);
                 if let (Ran::Empty, Run::Block(block)) = (ran, &row.run) {
                     match &batch.waiter {
-                        Some(waiter) => put_in_line(held, waiter, row, db, &args, cx),
+                        // It stands there since its first run, which was undone; it was claimed since.
+                        Some(waiter) if self.is_in_line => {
+                            if waiter.claim.unserve() {
+                                out.served.push((waiter.clone(), Served::Nothing));
+                            }
+                        }
+                        Some(waiter) => {
+                            put_in_line(held, waiter, row, db, &args, cx);
+                            self.is_in_line = true;
+                        }
                         None => nil(block, &mut replies),
                     }
+                } else if let (true, Some(waiter)) = (self.is_in_line, &batch.waiter) {
+                    waiter.claim.served();
                 }
                 None
             }
@@ -357,6 +377,12 @@ impl EffectRequest {
             Task::Commands { batch, .. } => {
                 batch.replies.truncate(0);
                 batch.ends.clear();
+                // Nobody else may serve it while it runs again.
+                if let (true, Some(waiter)) = (self.is_in_line, &batch.waiter)
+                    && !waiter.claim.serve()
+                {
+                    return false;
+                }
             }
             // It is back in its place in line if there was nothing for it.
             Task::Serve(serve) => {
