@@ -48,7 +48,7 @@ pub fn start(settings: Settings) -> Result<Node, String> {
                 || server::cluster::is_cluster_data(&*stores.rows)?;
             schedule(&settings);
             let started = match is_cluster {
-                true => server::cluster::start_cluster(settings, stores),
+                true => server::start_cluster(settings, stores),
                 false => server::start_durable(settings, stores),
             };
             Ok(Node {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use base::cluster::{NodeId, ReplicaId};
 use bytes::Bytes;
-use replica::{Confirmed, Ready, decode_message, snapshot_head};
+use replica::{Confirmed, Ready, SnapshotHead, decode_message, snapshot_head};
 
 use crate::effects::{Effects, Served};
 use crate::{Context, Outcome, OwnedRegions, Place, Region, ReplicaRecord, Unserved};
@@ -163,9 +163,13 @@ impl OwnedRegions {
         if !cx.is_cluster {
             return;
         }
-        let slot = self.slots.slot_mut(place);
-        let parked = slot.map(|slot| std::mem::take(&mut slot.parked));
-        let parked = parked.unwrap_or_default();
+        let Some(slot) = self.slots.slot_mut(place) else {
+            return;
+        };
+        let parked = std::mem::take(&mut slot.parked);
+        if let Some(entries) = slot.parked_entries.take() {
+            self.on_entries(place, entries, cx, out);
+        }
         if !parked.is_empty() {
             for (from, bytes) in parked {
                 self.step(place, from, bytes, cx);
@@ -284,6 +288,23 @@ struct Turned {
 }
 
 impl Region {
+    /// The head of a snapshot of this region as the store has it now; `None` if the store lacks something
+    /// that memory has (it is busy, or memory is ahead of the log): then it is asked for again.
+    pub fn snapshot_head(&mut self) -> Option<SnapshotHead> {
+        self.settle().ok()?;
+        let member = self.member.as_deref()?;
+        if member.ahead.is_some() {
+            return None;
+        }
+        let state = self.space.state();
+        Some(SnapshotHead {
+            index: state.applied_index,
+            term: state.applied_term,
+            members: member.replica.members().clone(),
+            data: Bytes::new(),
+        })
+    }
+
     /// The part of a `Ready` that is about peers.
     pub(crate) fn hear_peers(&mut self, ready: &mut Ready, cx: &Context<'_>, out: &mut Effects) {
         let Some(member) = self.member.as_deref_mut() else {

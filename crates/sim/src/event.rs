@@ -45,6 +45,12 @@ pub enum Event {
         life: u64,
         number: u64,
     },
+    /// A core of a node has a message of another.
+    Mail {
+        node: u64,
+        life: u64,
+        core: usize,
+    },
     Checkpoint {
         node: u64,
         life: u64,
@@ -145,6 +151,7 @@ impl Event {
             | Event::Synced { node, life }
             | Event::Fetched { node, life, .. }
             | Event::Work { node, life, .. }
+            | Event::Mail { node, life, .. }
             | Event::Checkpoint { node, life }
             | Event::Beat { node, life }
             | Event::Reply { node, life, .. }

@@ -11,7 +11,7 @@ use meta::wire::{Action, Address, Order, Profile};
 use node::{
     HeartbeatContext, HeartbeatEffect, Heartbeats, Identity, MetaAnswer, MetaCall, MetaRecord,
     MetaTarget, NOT_DESTROYED, Newcomer, NewcomerStep, NodeReport, OpenHeartbeats, ReplicaRecord,
-    Start, StartOptions, heartbeat_elsewhere, join_elsewhere, report_of,
+    Start, StartOptions, heartbeat_elsewhere, join_elsewhere,
 };
 
 use crate::bugs::Bug;
@@ -292,12 +292,8 @@ impl Node {
     fn carry_out_heartbeat(&mut self, effect: HeartbeatEffect, true_us: u64, out: &mut Effects) {
         let done = match effect {
             HeartbeatEffect::Report => {
-                let mut replicas: Vec<_> = self
-                    .regions
-                    .owned
-                    .present()
-                    .filter_map(|it| report_of(it))
-                    .collect();
+                let cores = self.regions.owned.iter_mut();
+                let mut replicas: Vec<_> = cores.flat_map(|it| it.reports()).collect();
                 replicas.extend(self.meta.as_ref().and_then(Member::report));
                 let report = NodeReport {
                     replicas,
@@ -333,7 +329,7 @@ impl Node {
             HeartbeatEffect::Destroy { order, replica } => {
                 let region = order.region;
                 let mut removed = None;
-                self.on_regions(true_us, out, |owned, cx, asked| {
+                self.on_region(region, true_us, out, |owned, cx, asked| {
                     removed = owned.remove_replica(region as usize, &order, cx, asked);
                 });
                 match removed {
@@ -345,9 +341,11 @@ impl Node {
                     None => Err(NOT_DESTROYED.into()),
                 }
             }
-            HeartbeatEffect::Lead(order) => self.on_regions(true_us, out, |owned, cx, asked| {
-                owned.on_lead_order(order.region as usize, &order, cx, asked)
-            }),
+            HeartbeatEffect::Lead(order) => {
+                self.on_region(order.region, true_us, out, |owned, cx, asked| {
+                    owned.on_lead_order(order.region as usize, &order, cx, asked)
+                })
+            }
             HeartbeatEffect::Create(records) => {
                 for record in records {
                     self.create(record, true_us, out);

@@ -1,7 +1,7 @@
 //! The member of meta on a simulated node: `node::MetaMember`, the very code a server's thread "meta"
 //! calls, with what it asks for carried out on a simulated disk and network.
 //!
-//! Nothing here decides anything about meta (`server::cluster::meta_thread` does the same with threads
+//! Nothing here decides anything about meta (`runtime::cluster::meta_thread` does the same with threads
 //! and sockets).
 
 use std::cell::{Cell, RefCell};
@@ -191,7 +191,7 @@ impl Node {
         out: &mut Effects,
     ) {
         for write in asked.writes.drain(..) {
-            if let Err(error) = self.disk.write_log(write) {
+            if let Err(error) = self.disk.write_log(vec![write]) {
                 out.failure = Some(error.to_string());
             }
         }

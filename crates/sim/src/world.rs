@@ -87,7 +87,7 @@ impl World {
         let sessions =
             (0..=plan.sessions).map(|id| Session::new(id, rng.fork(), plan.regions, plan.keys));
         let sessions = sessions.collect();
-        let kinds = ['r', 'l', 'c'];
+        let kinds = ['r', 'l', 'c', 's', 'p'];
         let all = (1..=plan.regions).flat_map(|region| kinds.map(|kind| (region, kind)));
         let audit =
             all.flat_map(|(region, kind)| (0..plan.keys).map(move |nth| key(kind, region, nth)));
@@ -147,7 +147,7 @@ impl World {
                 None => Event::Nemesis,
             },
         );
-        if world.plan.meta.is_none() {
+        if world.plan.meta.is_none() && !world.plan.limits.is_alone {
             world.after(2_000_000, Event::Tidy);
         }
         world.after(world.plan.chaos_us, Event::Calm);
@@ -357,7 +357,7 @@ impl World {
                     });
                     return;
                 }
-                at.on_regions(now_us, out, |owned, cx, asked| {
+                at.on_region(region, now_us, out, |owned, cx, asked| {
                     let messages = vec![(region as usize, bytes.into())];
                     owned.on_messages(from, messages, cx, asked);
                 });
@@ -369,6 +369,7 @@ impl World {
             Event::Synced { .. } => at.on_synced(now_us, out),
             Event::Fetched { region, .. } => at.on_fetched(region, now_us, out),
             Event::Work { number, .. } => at.on_work(number, now_us, out),
+            Event::Mail { core, .. } => at.on_mail(core, now_us, out),
             Event::Sql {
                 region,
                 write_back,
@@ -457,6 +458,10 @@ impl World {
             let wait_us = self.rng.u64(100..300_000);
             self.after(wait_us, Event::Work { node, life, number });
         }
+        for core in out.mails {
+            let wait_us = self.rng.u64(10..5_000);
+            self.after(wait_us, Event::Mail { node, life, core });
+        }
         for (region, to, head, files) in out.snapshots {
             let wait_us = self.rng.u64(1000..400_000);
             let made = Box::new((head, files));
@@ -536,6 +541,9 @@ impl World {
             && self.is_drained()
             && self.unplaced().is_none()
             && (1..=self.plan.regions).all(|region| {
+                if self.plan.limits.is_alone {
+                    return true; // there is nobody to be equal to
+                }
                 let last = self.agree.last_index(region);
                 let leader = self
                     .leader_of(region)
