@@ -330,15 +330,11 @@ impl Heartbeats {
         match answer.standing() {
             Standing::Accepted => self.on_accepted(round.current(), answer, cx, out),
             Standing::NotLeader => {
-                let leader = answer.leader.map(|node| node.peer.to_string());
-                self.leader = leader.map(MetaTarget::Address);
-                match self.leader {
-                    Some(_) => self.rest_shortly(cx),
-                    None => {
-                        round.add(answer.meta.iter().map(|node| &node.peer));
-                        self.ask_next(round, cx, out);
-                    }
+                if let Some(leader) = &answer.leader {
+                    round.put_first(&leader.peer);
                 }
+                round.add(answer.meta.iter().map(|node| &node.peer));
+                self.ask_next(round, cx, out);
             }
             Standing::Unknown => {
                 self.has_joined = false;

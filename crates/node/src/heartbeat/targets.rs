@@ -36,6 +36,20 @@ impl Round {
         self.targets.get(self.asked.checked_sub(1)?).cloned()
     }
 
+    /// Who is said to lead is asked next, unless it was already: an old word may name a leader that is dead.
+    pub fn put_first(&mut self, leader: &Address) {
+        let target = MetaTarget::Address(leader.to_string());
+        let found = self.targets.iter().position(|it| *it == target);
+        if let Some(at) = found
+            && at >= self.asked
+        {
+            self.targets.remove(at);
+        }
+        if found.is_none_or(|at| at >= self.asked) {
+            self.targets.insert(self.asked, target);
+        }
+    }
+
     /// Others to be asked, behind those that are known.
     pub fn add<'a>(&mut self, more: impl Iterator<Item = &'a Address>) {
         for address in more {
