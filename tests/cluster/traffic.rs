@@ -250,7 +250,6 @@ fn command((key, action): &(String, Action)) -> Vec<String> {
         Action::Append(token) => vec!["APPEND", key, token],
         Action::Incr => vec!["INCR", key],
         Action::Take => vec!["GETDEL", key],
-        // Only the simulator asks for these yet.
         Action::Put(token) => vec!["SADD", key, token],
         Action::Pull => vec!["SPOP", key],
         Action::All => vec!["SMEMBERS", key],

@@ -9,13 +9,13 @@ pub mod cluster;
 pub mod extended;
 pub mod glob;
 pub mod limits;
-mod near;
 pub mod number;
+mod prefetch;
 mod refusal;
 pub mod slot;
 
 pub use atom::{Atom, IntText};
-pub use near::{prefetch, prefetch_whole};
+pub use prefetch::prefetch;
 pub use refusal::Refusal;
 pub use slot::{SLOT_COUNT, Slot};
 

@@ -176,7 +176,6 @@ impl<'a> Clients<'a> {
                     return false;
                 }
                 (self.batch, self.at) = (self.batch + 1, 0);
-                prefetch_batches(&self.proposal.batches, self.batch);
                 continue;
             };
             if let Some(refusal) = batch.refusal(self.at) {
@@ -435,15 +434,4 @@ fn untouching<'a>(batch: &BatchBox, row: &Command, view: View<'a>) -> View<'a> {
 /// Randomness of a read among the commands of an entry.
 pub(crate) fn read_seed(entry_seed: u64, batch: usize, at: usize) -> u64 {
     seed_of(!entry_seed, batch << 20 | at)
-}
-
-/// Asks for the batches behind this one: they have come over some time, and most are not in the cache
-/// any more.
-fn prefetch_batches(batches: &[BatchBox], nth: usize) {
-    if let Some(batch) = batches.get(nth + 3) {
-        base::prefetch_whole(&**batch);
-    }
-    if let Some(batch) = batches.get(nth + 2) {
-        batch.prefetch();
-    }
 }

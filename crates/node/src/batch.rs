@@ -73,13 +73,6 @@ impl Batch {
         self.refusal(at).is_some()
     }
 
-    /// Asks for the memory that answering it touches first. Reads the batch itself.
-    pub fn prefetch(&self) {
-        base::prefetch(self.heads.as_ptr());
-        base::prefetch(self.replies.as_bytes().as_ptr());
-        base::prefetch(self.ends.as_ptr());
-    }
-
     /// Ready for other commands.
     pub fn clear(&mut self) {
         self.refused.clear();

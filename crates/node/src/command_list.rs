@@ -71,13 +71,6 @@ impl CommandList {
         Args::new(&self.bytes, self.spans.get(start..end).unwrap_or_default())
     }
 
-    /// Asks for the memory of the first command.
-    pub fn prefetch(&self) {
-        base::prefetch(self.bytes.as_ptr());
-        base::prefetch(self.spans.as_ptr());
-        base::prefetch(self.ends.as_ptr());
-    }
-
     /// Whether another command of `size_bytes` may be kept (offsets are 32 bits).
     pub fn has_room(&self, size_bytes: usize) -> bool {
         self.bytes.len() + size_bytes < u32::MAX as usize

@@ -85,7 +85,6 @@ pub(crate) fn execute<A: Audience>(
             break;
         };
         if nth >= prefetched {
-            space.make_rows();
             prefetched = prefetch(space, payload, &commands, nth);
         }
         let row = specs.row(command.stat as usize);
@@ -99,7 +98,6 @@ pub(crate) fn execute<A: Audience>(
         }));
         audience.after(space, row, &args, ran.ok());
     }
-    space.make_rows();
     audience.finish(space);
     (Executed::Commands { stamp_ms }, commands)
 }

@@ -93,7 +93,7 @@ pub fn open_durable(
     }
     let catalogue = catalogue_change::kept(&*stores.rows).map_err(OpenError::Recover)?;
     let map = Map::of_regions(recovered.regions.len(), cores);
-    let durable = Durable::start(stores, settings.log_sync, recovered.progress, cores, false);
+    let durable = Durable::start(stores, settings.log_sync, recovered.progress);
     let durable = durable.map_err(OpenError::Thread)?;
     durable.regions_known(recovered.regions.iter().map(|region| &region.space));
     let mut regions = recovered.regions.into_iter();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request   SET a   GET b   PING   GET c         a, c: core 1     b: here
-//!   order     [1 of core 1][here … … ][1 of core 1]
+//!   order     [core 1][here … … ][core 1]
 //!   replies   core 1: a, c       here: b, PING     →  a b PING c
 //! ```
 //!
@@ -25,8 +25,8 @@ const MAX_BYTES: usize = 256 * 1024;
 enum Source {
     /// In the output, up to this byte.
     Here(usize),
-    /// The next so many replies of a lane.
-    Lane { lane: usize, commands: usize },
+    /// The next reply of this lane.
+    Lane(usize),
     /// The reply of this forward.
     Forward(usize),
     /// As `Forward`, instead of the next reply of this lane.
@@ -46,7 +46,7 @@ pub struct Pending {
     /// By lane; empty until the first command for one.
     batches: Vec<Option<Box<Batch>>>,
     order: Vec<Source>,
-    /// By lane: replies that are in the output already; room used again.
+    /// By lane: replies that were looked at already; room used again.
     taken: Vec<usize>,
     /// Bytes of the output that `order` knows of.
     known: usize,
@@ -121,8 +121,7 @@ impl Pending {
         batch.commands.push(args);
         batch.heads.push((stat as u16, session.db));
         self.bytes += batch.commands.size_bytes() - before;
-        self.note_output(out);
-        self.push_lane(lane.at);
+        self.note(Source::Lane(lane.at), out);
     }
 
     /// Adds a command that is not for this node.
@@ -137,28 +136,17 @@ impl Pending {
         self.kicks |= is_kick(session.core.shared.commands.row(stat));
         let number = self.forwards.push(stat, session.db, slot, args);
         self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
-        self.note_output(out);
-        self.order.push(Source::Forward(number));
+        self.note(Source::Forward(number), out);
     }
 
-    /// One more command, behind what is in the output.
-    fn note_output(&mut self, out: &Reply) {
+    /// One more command, behind what is in the output; where its reply will be.
+    fn note(&mut self, source: Source, out: &Reply) {
         self.commands += 1;
         if out.len() > self.known {
             self.known = out.len();
             self.order.push(Source::Here(self.known));
         }
-    }
-
-    /// The reply of one more command of this lane comes next.
-    fn push_lane(&mut self, at: usize) {
-        match self.order.last_mut() {
-            Some(Source::Lane { lane, commands }) if *lane == at => *commands += 1,
-            _ => self.order.push(Source::Lane {
-                lane: at,
-                commands: 1,
-            }),
-        }
+        self.order.push(source);
     }
 
     /// Sends all batches, one message per core, waits for their replies and puts them into `out`
@@ -190,35 +178,21 @@ impl Pending {
 
     /// Commands that came back without having run: nobody leads, or somebody else does.
     fn find_forwards(&mut self, session: &Session) {
-        let runs = std::mem::take(&mut self.order);
         self.taken.clear();
         self.taken.resize(self.batches.len(), 0);
-        for source in runs {
-            let (lane, commands) = match source {
-                Source::Lane { lane, commands } => (lane, commands),
-                Source::Forward(number) => {
-                    self.forwards.set_order(number, self.order.len());
-                    self.order.push(source);
-                    continue;
-                }
-                Source::Here(_) | Source::Instead(..) => {
-                    self.order.push(source);
-                    continue;
-                }
-            };
-            let Some(from) = self.taken.get(lane).copied() else {
-                continue;
-            };
-            self.taken[lane] = from + commands;
-            for at in from..from + commands {
-                match self.forward_of(session, lane, at) {
-                    Some(number) => {
-                        self.forwards.set_order(number, self.order.len());
+        for place in 0..self.order.len() {
+            match self.order[place] {
+                Source::Lane(lane) => {
+                    let at = self.taken[lane];
+                    self.taken[lane] += 1;
+                    if let Some(number) = self.forward_of(session, lane, at) {
+                        self.forwards.set_order(number, place);
                         // Its reply in the batch is passed over by `stitch`.
-                        self.order.push(Source::Instead(lane, number));
+                        self.order[place] = Source::Instead(lane, number);
                     }
-                    None => self.push_lane(lane),
                 }
+                Source::Forward(number) => self.forwards.set_order(number, place),
+                Source::Here(_) | Source::Instead(..) => {}
             }
         }
     }
@@ -226,7 +200,7 @@ impl Pending {
     /// Puts a lane's command among the forwards if it has not run; its number there.
     fn forward_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
         let batch = self.batches.get(lane)?.as_ref()?;
-        let hint = match not_run(replies_of(batch, at, 1)) {
+        let hint = match not_run(reply_of(batch, at)) {
             Some(NotRun::LeaderChanging | NotRun::Unready) => None,
             Some(NotRun::Moved(address)) if session.forwards() => Some(address.to_string()),
             _ => return None,
@@ -255,13 +229,12 @@ impl Pending {
                     whole.extend_from_slice(&out.as_bytes()[here..end]);
                     here = end;
                 }
-                Source::Lane { lane, commands } => {
+                Source::Lane(lane) => {
                     let Some(Some(batch)) = self.batches.get(lane) else {
                         continue;
                     };
-                    let from = taken[lane];
-                    taken[lane] += commands;
-                    whole.extend_from_slice(replies_of(batch, from, commands));
+                    whole.extend_from_slice(reply_of(batch, taken[lane]));
+                    taken[lane] += 1;
                 }
                 Source::Forward(number) => whole.extend_from_slice(self.forwards.reply(number)),
                 Source::Instead(lane, number) => {
@@ -293,15 +266,14 @@ fn is_kick(row: &Command) -> bool {
     row.is(Traits::RELEASES_ROW)
 }
 
-/// The replies of so many of a batch's commands.
-fn replies_of(batch: &Batch, from: usize, commands: usize) -> &[u8] {
-    let bytes = batch.replies.as_bytes();
-    let end_of = |count: usize| match count {
+/// The reply of the nth command of a batch.
+fn reply_of(batch: &Batch, nth: usize) -> &[u8] {
+    let start = match nth {
         0 => 0,
-        _ => batch.ends.get(count - 1).copied().unwrap_or(bytes.len()),
+        _ => batch.ends.get(nth - 1).copied().unwrap_or_default(),
     };
-    let (start, end) = (end_of(from), end_of(from + commands));
-    bytes.get(start..end).unwrap_or_default()
+    let end = batch.ends.get(nth).copied().unwrap_or_default();
+    batch.replies.as_bytes().get(start..end).unwrap_or_default()
 }
 
 fn take_filled(slot: &mut Option<Box<Batch>>) -> Option<Box<Batch>> {

@@ -40,6 +40,8 @@ pub struct Settings {
 
     pub engine: Engine,
     pub log_sync: LogSync,
+    /// Microseconds.
+    pub group_commit_delay: u64,
     pub cache_bytes: usize,
     pub block_cache_bytes: usize,
     pub log_bytes: u64,
@@ -162,6 +164,7 @@ impl Default for Settings {
             active_expire: true,
             engine: Engine::Rocksdb,
             log_sync: LogSync::Always,
+            group_commit_delay: 0,
             cache_bytes: 0,
             block_cache_bytes: 0,
             log_bytes: 0,
@@ -254,6 +257,7 @@ impl Settings {
             "no" => LogSync::No,
             _ => LogSync::Always,
         };
+        self.group_commit_delay = self.int("group-commit-delay") as u64;
         self.cache_bytes = match self.bytes("cache-size") {
             0 => machine_memory_bytes() / 3,
             given => given as usize,

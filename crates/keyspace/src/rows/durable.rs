@@ -32,10 +32,6 @@ use crate::{Keyspace, Kind, Tuning};
 
 /// Where the writes of a command go that has to be run again.
 pub(crate) const VOID: usize = DATABASES as usize;
-/// So many changed keys are still in the CPU's cache, about; tests change few.
-const NEAR: usize = if cfg!(test) { 2 } else { 2048 };
-/// Where more than this part of the changes are of keys that had changed before, more will come: one row for all of them.
-const OFTEN: usize = 16;
 /// Generations of one entry before they run into those of the next (which then begin later).
 pub(super) const GENERATION_SHIFT: u32 = 20;
 
@@ -62,10 +58,6 @@ pub(crate) struct Durable {
     key: Vec<u8>,
     value: Vec<u8>,
     marks: Vec<Mark>,
-    /// So many of the first marks have their rows already; see [`Keyspace::make_rows`].
-    made: usize,
-    /// Changes since then of keys that were marked.
-    again: usize,
     /// The marked keys, one behind the other.
     marked: Vec<u8>,
     pub missing: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
@@ -135,8 +127,6 @@ impl Keyspace {
             key: Vec::new(),
             value: Vec::new(),
             marks: Vec::new(),
-            made: 0,
-            again: 0,
             marked: Vec::new(),
             missing: RefCell::default(),
             loading: BTreeMap::new(),
@@ -290,7 +280,6 @@ impl Keyspace {
         }
         durable.marks.clear();
         durable.marked.clear();
-        durable.made = 0;
         let state = self.state();
         let mut value = Vec::with_capacity(64);
         state.push(&mut value);
@@ -298,21 +287,6 @@ impl Keyspace {
         self.dbs.iter_mut().for_each(|db| db.absent.tidy());
         self.forget_void();
         out.size_bytes() <= most_bytes
-    }
-
-    /// Makes the rows of what has changed if that is much and of many keys, while these are still in the CPU's cache; nothing is
-    /// given out before [`Keyspace::end_entry`]. A key that changes again is marked again.
-    #[inline]
-    pub fn make_rows(&mut self) {
-        let Some(durable) = &mut self.durable else {
-            return;
-        };
-        let marks = durable.marks.len() - durable.made;
-        if marks >= NEAR && durable.again * OFTEN <= marks {
-            let mut rows = std::mem::take(&mut durable.rows);
-            durable.settle_marks(&self.dbs, usize::MAX, &mut rows);
-            durable.rows = rows;
-        }
     }
 
     /// Throws away what void commands wrote.
@@ -342,14 +316,12 @@ impl Keyspace {
         let (Some(durable), Some(db)) = (&mut self.durable, self.dbs[..VOID].get(db)) else {
             return;
         };
-        match db.table.at(position) {
-            Some(entry) if entry.is_marked() => durable.again += 1,
-            Some(entry) => {
-                entry.set_marked(true);
-                let deadline_ms = entry.deadline_ms();
-                durable.push_mark(db.index_id, entry.key(), Before::Rows { deadline_ms });
-            }
-            None => {}
+        if let Some(entry) = db.table.at(position)
+            && !entry.is_marked()
+        {
+            entry.set_marked(true);
+            let deadline_ms = entry.deadline_ms();
+            durable.push_mark(db.index_id, entry.key(), Before::Rows { deadline_ms });
         }
     }
 
@@ -430,11 +402,11 @@ impl Keyspace {
 }
 
 impl Durable {
-    /// Adds the rows of the marks that have none yet; false if that became more than `most_bytes`.
+    /// Adds the rows of all marks; false if that became more than `most_bytes`.
     fn settle_marks(&mut self, dbs: &[Db], most_bytes: usize, out: &mut Changes) -> bool {
         let marks = std::mem::take(&mut self.marks);
         let mut fits = true;
-        'all: for marks in marks[self.made..].chunks(AHEAD) {
+        'all: for marks in marks.chunks(AHEAD) {
             settle::look_ahead(self, dbs, marks);
             for mark in marks {
                 settle::settle(self, dbs, mark, out);
@@ -445,8 +417,6 @@ impl Durable {
                 }
             }
         }
-        self.made = marks.len();
-        self.again = 0;
         self.marks = marks;
         fits
     }
@@ -524,7 +494,7 @@ impl Durable {
 
     /// See [`Keyspace::unsettled_bytes`].
     pub fn unsettled_bytes(&self) -> usize {
-        self.rows.size_bytes() + self.marked.len() + (self.marks.len() - self.made) * 64
+        self.rows.size_bytes() + self.marked.len() + self.marks.len() * 64
     }
 
     /// Where the rows of a collection are.

@@ -107,9 +107,6 @@ impl MetaThread {
             };
             // What waits is heard before anything is written: one write for all.
             while let Some(input) = heard {
-                if matches!(input, MetaInput::Logged { .. }) {
-                    durable.writer.heard(1);
-                }
                 match (input, &mut member) {
                     (MetaInput::Stop, _) => return,
                     (input, Some(member)) => self.on_input(member, input, durable),
@@ -254,7 +251,6 @@ impl MetaThread {
         let cluster = self.cluster.clone();
         let number = write.number;
         durable.writer.send(Job {
-            heard: 0,
             clients: 0,
             writes: vec![write],
             done: Box::new(move |_, result| {

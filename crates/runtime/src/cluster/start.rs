@@ -113,8 +113,7 @@ pub fn open_cluster(
             home.push(region);
         }
     }
-    let durable = Durable::start(stores, settings.log_sync, progress, cores, true)
-        .map_err(OpenError::Thread)?;
+    let durable = Durable::start(stores, settings.log_sync, progress).map_err(OpenError::Thread)?;
     durable.stores.rows.set_alive(&alive);
     durable.stores.rows.start_compaction();
     let homes = homes

@@ -139,14 +139,12 @@ impl Core {
                 if is_ours {
                     self.regions.borrow_mut().outgoing.note_written();
                 }
-                self.unheard.set(self.unheard.get() + 1);
                 match commit {
                     Some(ticket) => {
                         self.begin_batch();
                         self.on_regions(|owned, cx, out| {
                             owned.on_commit_logged(ticket, ok, cx, out);
                         });
-                        self.acknowledge_syncs();
                     }
                     None => self.on_logged(&numbers, ok),
                 }

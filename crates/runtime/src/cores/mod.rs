@@ -77,8 +77,6 @@ pub struct Core {
     pub regions: RefCell<OwnedRegions>,
     /// Ends the turns of a durable node; see `durable::composer`.
     pub(crate) composer: RefCell<Option<Waker>>,
-    /// Words of the log writer that it does not know to be heard; see `durable::writer`.
-    pub(crate) unheard: Cell<u64>,
     /// The composer has something to do.
     pub(crate) compose_asked: Cell<bool>,
     /// What the regions have asked for; see `effects`.
@@ -137,7 +135,6 @@ impl Core {
             id,
             regions: RefCell::new(regions),
             composer: RefCell::new(None),
-            unheard: Cell::new(0),
             compose_asked: Cell::new(true),
             effects: RefCell::default(),
             outbox: RefCell::default(),
@@ -212,6 +209,9 @@ impl Core {
             });
         if let Some(durable) = &self.shared.durable {
             durable.writer.set_sync(settings.log_sync);
+            durable
+                .writer
+                .set_group_commit_delay(settings.group_commit_delay);
             let tuning = Arc::new(settings.tuning.clone());
             for region in self.regions.borrow_mut().present() {
                 region.space.set_load_tuning(tuning.clone());

@@ -20,10 +20,8 @@ impl Core {
     /// A batch with writes has come: it becomes part of its region's next entry.
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
         let mut regions = self.regions.borrow_mut();
-        if let (Some(durable), None) = (&self.shared.durable, &self.shared.cluster)
-            && regions.outgoing.note_client(self.id, &batch.client)
-        {
-            durable.writer.writers().note(&batch.client, self.now_ms());
+        if self.shared.cluster.is_none() {
+            regions.outgoing.note_client(self.id, &batch.client);
         }
         let refused = regions.enqueue(batch);
         drop(regions);
@@ -76,7 +74,6 @@ impl Core {
                 self.on_regions(|regions, cx, out| regions.drive_logged(cx, out));
             }
             self.end_turn();
-            self.acknowledge_syncs();
         }
     }
 
@@ -84,16 +81,6 @@ impl Core {
     pub(crate) fn end_turn(self: &Rc<Self>) {
         self.on_regions(|regions, _, out| regions.outgoing.flush(out));
         self.flush_outbox();
-    }
-
-    /// Nothing followed what the writer reported last: it need not wait for it.
-    pub(crate) fn acknowledge_syncs(&self) {
-        let unacknowledged = self.unheard.take();
-        if unacknowledged > 0
-            && let Some(durable) = &self.shared.durable
-        {
-            durable.writer.heard(unacknowledged);
-        }
     }
 
     /// Sends log writes of the regions at `places` to the writer; the core is told when they are on disk.
@@ -105,7 +92,7 @@ impl Core {
         commit: Option<usize>,
         (is_ours, clients): (bool, u32),
     ) {
-        let (shared, core, heard) = (self.shared.clone(), self.id, self.unheard.take());
+        let (shared, core) = (self.shared.clone(), self.id);
         let Some(durable) = &self.shared.durable else {
             return;
         };
@@ -136,7 +123,6 @@ impl Core {
                 });
                 Some(mailbox.clone())
             }),
-            heard,
             clients,
         });
     }

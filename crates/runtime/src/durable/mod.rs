@@ -23,14 +23,13 @@
 #[cfg(test)]
 mod blocking_tests;
 mod checkpoint;
-mod company;
 mod composer;
 mod evict;
+mod group_commit;
 mod held;
 mod load;
 #[cfg(test)]
 mod one_core;
-mod patience;
 mod readers;
 mod recover;
 mod weighings;
@@ -98,12 +97,10 @@ impl Durable {
         stores: Stores,
         sync: LogSync,
         progress: Arc<Progress>,
-        cores: usize,
-        is_cluster: bool,
     ) -> std::io::Result<Durable> {
         let readers = std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8));
         Ok(Durable {
-            writer: LogWriter::start(stores.log.clone(), sync, cores > 1 || is_cluster)?,
+            writer: LogWriter::start(stores.log.clone(), sync)?,
             readers: Readers::start(stores.rows.clone(), readers)?,
             progress,
             failed: OnceLock::new(),

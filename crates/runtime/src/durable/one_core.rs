@@ -33,7 +33,7 @@ pub fn core(rows: Arc<MapStore>) -> Rc<Core> {
     let recovered = recover(&stores, 1, 1, &commands, &settings.tuning, &mut |_| {}).unwrap();
     let map = Map::of_regions(1, 1);
     let home = OwnedRegions::of(&map, 0, recovered.regions);
-    let durable = Durable::start(stores, LogSync::Always, recovered.progress, 1, false).unwrap();
+    let durable = Durable::start(stores, LogSync::Always, recovered.progress).unwrap();
     let shared = Shared::with(settings, map, commands, Some(durable));
     Core::new(0, Arc::new(shared), home)
 }

@@ -4,13 +4,7 @@
 //! the slower the disk, the larger the groups. A failed write is final: nothing is known about
 //! what is on disk, so every later job fails too (DESIGN §13).
 //!
-//! **Cores in step.** Whoever was told that a job is on disk is about to send the next. If another
-//! core's job waits already and the writer took it at once, the two cores would take turns for
-//! ever, each with a sync for half of the commands. So it first waits until all have listened
-//! ([`LogWriter::heard`]), for a small part of the time that a sync takes ([`super::patience`]). A core that is alone has nobody to be
-//! in step with.
-//!
-//! **Clients in company.** On a node alone it also waits until enough clients share a sync ([`super::company`]).
+//! On a standalone node it may wait until more clients share a sync ([`super::group_commit`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,10 +14,8 @@ use std::time::{Duration, Instant};
 use replica::{LogStore, LogWrite};
 use settings::LogSync;
 
-use super::company::{Company, Writers};
-use super::patience::{Awaited, Patience, to_be_heard};
+use super::group_commit::{GroupCommit, Wait};
 use crate::cores::Mailbox;
-use crate::shared::now_ms;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
@@ -38,59 +30,25 @@ pub struct Job {
     pub writes: Vec<LogWrite>,
     /// Called on the writer's thread.
     pub done: Written,
-    /// As [`LogWriter::heard`] of so many jobs: this is what follows them.
-    pub heard: u64,
-    /// Clients that wait for it, as far as they are among the [`Writers`].
+    /// Clients of a standalone node that wait for it.
     pub clients: u32,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
-    /// Jobs whose senders were told, and those of them who have done what follows from it.
-    told: u64,
-    heard: u64,
     /// Clients that wait for the jobs.
     clients: u32,
-    sleeps: Sleeps,
+    /// Set while the writer sleeps: it is to be woken when there is a job and so many clients wait.
+    wake_at_clients: Option<u32>,
     stopping: bool,
 }
 
-/// When the writer wants to be woken.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Sleeps {
-    #[default]
-    No,
-    UntilJob,
-    /// When there is a job and nothing is left to wait for.
-    Until(Awaited),
-}
-
 impl Queue {
-    /// What is still to be waited for.
-    fn without(&self, awaited: Awaited) -> Awaited {
-        Awaited {
-            heard: awaited.heard && self.heard < self.told,
-            clients: match self.clients < awaited.clients {
-                true => awaited.clients,
-                false => 0,
-            },
-        }
-    }
-
     /// Whether the writer has to be woken; says so once.
     fn must_wake(&mut self) -> bool {
-        let wake = match self.sleeps {
-            Sleeps::No => false,
-            Sleeps::UntilJob => !self.jobs.is_empty(),
-            Sleeps::Until(awaited) => {
-                !self.jobs.is_empty() && self.without(awaited) == Awaited::default()
-            }
-        };
-        if wake {
-            self.sleeps = Sleeps::No;
-        }
-        wake
+        let enough = |clients: &mut u32| *clients <= self.clients && !self.jobs.is_empty();
+        self.wake_at_clients.take_if(enough).is_some()
     }
 }
 
@@ -98,9 +56,8 @@ struct State {
     queue: Mutex<Queue>,
     filled: Condvar,
     sync: AtomicU8,
-    /// There is more than one who sends jobs.
-    has_several: bool,
-    writers: Writers,
+    /// `group-commit-delay`.
+    delay_us: AtomicU64,
     writes: AtomicU64,
     syncs: AtomicU64,
     /// How many of `writes` are on disk.
@@ -116,17 +73,12 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    pub fn start(
-        log: Arc<dyn LogStore>,
-        sync: LogSync,
-        has_several: bool,
-    ) -> std::io::Result<LogWriter> {
+    pub fn start(log: Arc<dyn LogStore>, sync: LogSync) -> std::io::Result<LogWriter> {
         let state = Arc::new(State {
             queue: Mutex::default(),
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
-            has_several,
-            writers: Writers::default(),
+            delay_us: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
@@ -144,6 +96,11 @@ impl LogWriter {
 
     pub fn set_sync(&self, sync: LogSync) {
         self.state.sync.store(sync as u8, Ordering::Relaxed);
+    }
+
+    /// The longest wait for more clients; none if it is zero.
+    pub fn set_group_commit_delay(&self, delay_us: u64) {
+        self.state.delay_us.store(delay_us, Ordering::Relaxed);
     }
 
     /// Writes and syncs so far.
@@ -166,24 +123,10 @@ impl LogWriter {
         (is_synced || is_ahead).then_some(is_synced)
     }
 
-    /// The clients that write, to be counted.
-    pub fn writers(&self) -> &Writers {
-        &self.state.writers
-    }
-
     pub fn send(&self, job: Job) {
         let mut queue = self.state.lock();
-        queue.heard += job.heard;
         queue.clients += job.clients;
         queue.jobs.push(job);
-        self.state.wake_writer(queue);
-    }
-
-    /// Whoever sent these jobs knows that they are on disk, and nothing follows them now. Every job
-    /// counts once, here or in the job that follows it; what is never heard costs time only.
-    pub fn heard(&self, jobs: u64) {
-        let mut queue = self.state.lock();
-        queue.heard += jobs;
         self.state.wake_writer(queue);
     }
 
@@ -224,41 +167,43 @@ impl State {
         }
     }
 
-    /// The jobs that wait; sleeps until there are some, or `until`, and while there is something to be patient for. `None` when it is
-    /// over.
-    fn take(&self, until: Option<Instant>, patience: &mut Patience) -> Option<Vec<Job>> {
+    /// The jobs in the queue, and whether the wait timed out. Sleeps until there are some and the wait is over, or
+    /// until `sync_at`. `None` when the writer is to stop.
+    fn take(&self, sync_at: Option<Instant>, mut wait: Option<Wait>) -> Option<(Vec<Job>, bool)> {
         let mut queue = self.lock();
+        let mut has_timed_out = false;
         loop {
-            let is_due = until.is_some_and(|at| at <= Instant::now());
             if queue.stopping && queue.jobs.is_empty() {
                 return None;
             }
-            patience.awaited = match queue.stopping {
-                true => Awaited::default(),
-                false => queue.without(patience.awaited),
-            };
-            let wake_at = patience.end(Instant::now(), !queue.jobs.is_empty());
-            if is_due || !queue.jobs.is_empty() && wake_at.is_none() {
-                queue.clients = 0;
-                return Some(std::mem::take(&mut queue.jobs));
+            let now = Instant::now();
+            if let Some(it) = wait {
+                let have_come = queue.stopping || queue.clients >= it.clients;
+                if have_come || it.until <= now {
+                    wait = None;
+                    // Nobody was kept waiting where there is no job.
+                    has_timed_out = !have_come && !queue.jobs.is_empty();
+                }
             }
-            queue.sleeps = match wake_at {
-                Some(_) => Sleeps::Until(patience.awaited),
-                None => Sleeps::UntilJob,
-            };
-            let wake_at = [wake_at, until].into_iter().flatten().min();
-            queue = match wake_at {
+            let is_due = sync_at.is_some_and(|at| at <= now);
+            if is_due || !queue.jobs.is_empty() && wait.is_none() {
+                queue.clients = 0;
+                return Some((std::mem::take(&mut queue.jobs), has_timed_out));
+            }
+            queue.wake_at_clients = Some(wait.map_or(0, |it| it.clients));
+            let wake_at = [wait.map(|it| it.until), sync_at];
+            queue = match wake_at.into_iter().flatten().min() {
                 None => {
                     let waited = self.filled.wait(queue);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
                 Some(at) => {
-                    let left = at.saturating_duration_since(Instant::now());
+                    let left = at.saturating_duration_since(now);
                     let waited = self.filled.wait_timeout(queue, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-            queue.sleeps = Sleeps::No;
+            queue.wake_at_clients = None;
         }
     }
 
@@ -274,11 +219,6 @@ impl State {
     fn set_sync_ahead(&self, is_ahead: bool) {
         self.is_sync_ahead.store(is_ahead, Ordering::Release);
     }
-
-    fn tell(&self, jobs: usize) {
-        let mut queue = self.lock();
-        queue.told += jobs as u64;
-    }
 }
 
 fn run(log: &dyn LogStore, state: &State) {
@@ -286,13 +226,10 @@ fn run(log: &dyn LogStore, state: &State) {
     // Set while something was told to be written that is to be on disk a second later, whatever is asked
     // for meanwhile.
     let mut sync_at: Option<Instant> = None;
-    let (mut patience, mut company) = (Patience::default(), Company::default());
+    let (mut group_commit, mut wait) = (GroupCommit::default(), None);
     let mut last_done = Instant::now();
-    while let Some(jobs) = state.take(sync_at, &mut patience) {
-        if let Some(came) = patience.came() {
-            company.learn(came);
-        }
-        patience = Patience::default();
+    while let Some((jobs, has_timed_out)) = state.take(sync_at, wait.take()) {
+        group_commit.note_wait(has_timed_out);
         let sync = state.sync();
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
@@ -316,22 +253,14 @@ fn run(log: &dyn LogStore, state: &State) {
                 failed = Some(error.to_string());
             }
             let done = Instant::now();
-            let took = done - began;
-            company.note(clients, done - last_done, took);
+            let (took, period) = (done - began, done - last_done);
             last_done = done;
-            patience = Patience::default();
-            if state.has_several
-                && let Some(wait) = to_be_heard(took)
-            {
-                patience.wait_until_heard(wait);
-            }
-            if sync == LogSync::Always
-                && let Some((clients, wait)) = company.wanted(state.writers.count(now_ms()), took)
-            {
-                patience.wait_for_clients(clients, wait);
-            }
             match sync {
-                LogSync::Always => sync_at = None, // it covers what was written before
+                LogSync::Always => {
+                    sync_at = None; // it covers what was written before
+                    let delay = Duration::from_micros(state.delay_us.load(Ordering::Relaxed));
+                    wait = group_commit.after_sync(clients, took, period, delay);
+                }
                 LogSync::EverySecond => {
                     sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));
                 }
@@ -343,7 +272,6 @@ fn run(log: &dyn LogStore, state: &State) {
             }
             state.set_sync_ahead(sync_at.is_some() && failed.is_none());
             state.writes.store(written, Ordering::Release);
-            state.tell(ends.len());
             let mut rest = writes.into_iter();
             let mut from = 0;
             let mut sleepers: Vec<Arc<Mailbox>> = Vec::new();

@@ -34,7 +34,6 @@ fn send(writer: &LogWriter, writes: Vec<LogWrite>) -> Vec<(u64, Result<(), Strin
         writer.send(Job {
             writes: vec![write],
             done: Box::new(done),
-            heard: 0,
             clients: 0,
         });
     }
@@ -44,7 +43,7 @@ fn send(writer: &LogWriter, writes: Vec<LogWrite>) -> Vec<(u64, Result<(), Strin
 #[test]
 fn what_is_told_is_on_disk_and_one_sync_serves_many() {
     let log = Arc::new(MapLog::new());
-    let writer = LogWriter::start(log.clone(), LogSync::Always, true).expect("a thread");
+    let writer = LogWriter::start(log.clone(), LogSync::Always).expect("a thread");
     let told = send(&writer, (1..=1000).map(|index| write(1, index)).collect());
     assert!(told.iter().all(|(_, result)| result.is_ok()));
     assert!(told.iter().map(|(number, _)| *number).eq(1..=1000));
@@ -56,7 +55,7 @@ fn what_is_told_is_on_disk_and_one_sync_serves_many() {
 #[test]
 fn without_syncing_a_crash_loses_and_stopping_keeps() {
     let log = Arc::new(MapLog::new());
-    let mut writer = LogWriter::start(log.clone(), LogSync::EverySecond, true).expect("a thread");
+    let mut writer = LogWriter::start(log.clone(), LogSync::EverySecond).expect("a thread");
     assert!(send(&writer, vec![write(1, 1)])[0].1.is_ok());
     writer.stop();
     log.crash();
@@ -66,7 +65,7 @@ fn without_syncing_a_crash_loses_and_stopping_keeps() {
 #[test]
 fn what_was_told_before_every_write_is_synced_is_on_disk_a_second_later() {
     let log = Arc::new(MapLog::new());
-    let writer = LogWriter::start(log.clone(), LogSync::EverySecond, true).expect("a thread");
+    let writer = LogWriter::start(log.clone(), LogSync::EverySecond).expect("a thread");
     for later in [LogSync::Always, LogSync::No] {
         writer.set_sync(LogSync::EverySecond);
         let index = log.span(1).map_or(1, |(_, last)| last + 1);
@@ -82,16 +81,14 @@ fn what_was_told_before_every_write_is_synced_is_on_disk_a_second_later() {
     }
 }
 
-fn waiting(told: u64) -> State {
+fn waiting() -> State {
     let job = Job {
         writes: vec![write(1, 1)],
         done: Box::new(|_, _| None),
-        heard: 0,
         clients: 1,
     };
     let queue = Queue {
         jobs: vec![job],
-        told,
         clients: 1,
         ..Queue::default()
     };
@@ -99,8 +96,7 @@ fn waiting(told: u64) -> State {
         queue: Mutex::new(queue),
         filled: Condvar::new(),
         sync: AtomicU8::new(0),
-        has_several: true,
-        writers: Writers::default(),
+        delay_us: AtomicU64::new(0),
         writes: AtomicU64::new(0),
         syncs: AtomicU64::new(0),
         synced_writes: AtomicU64::new(0),
@@ -108,84 +104,63 @@ fn waiting(told: u64) -> State {
     }
 }
 
-fn until_heard(wait: Duration) -> Patience {
-    let mut patience = Patience::default();
-    patience.wait_until_heard(wait);
-    patience
-}
-
-fn for_clients(clients: u32, wait: Duration) -> Patience {
-    let mut patience = Patience::default();
-    patience.wait_for_clients(clients, wait);
-    patience
+fn for_clients(clients: u32, wait: Duration) -> Option<Wait> {
+    let until = Instant::now() + wait;
+    Some(Wait { clients, until })
 }
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(3600);
 
-fn taken(state: &State, mut patience: Patience) -> (usize, Option<bool>) {
-    let jobs = state.take(None, &mut patience).expect("not over");
-    (jobs.len(), patience.came())
-}
-
-#[test]
-fn a_group_waits_for_those_who_were_told_but_not_for_long() {
-    let began = Instant::now();
-    assert_eq!(taken(&waiting(1), until_heard(SHORT)), (1, None));
-    assert!(began.elapsed() >= SHORT);
-    // Without patience, or if all have heard, it goes at once.
-    assert_eq!(taken(&waiting(1), Patience::default()), (1, None));
-    assert_eq!(taken(&waiting(0), until_heard(LONG)), (1, None));
+/// How many jobs are taken, and whether the wait timed out.
+fn taken(state: &State, wait: Option<Wait>) -> (usize, bool) {
+    let (jobs, has_timed_out) = state.take(None, wait).expect("not over");
+    (jobs.len(), has_timed_out)
 }
 
 #[test]
 fn a_group_waits_for_clients_but_not_for_long() {
     let began = Instant::now();
-    assert_eq!(taken(&waiting(0), for_clients(2, SHORT)), (1, Some(false)));
+    assert_eq!(taken(&waiting(), for_clients(2, SHORT)), (1, true));
     assert!(began.elapsed() >= SHORT);
-    assert_eq!(taken(&waiting(0), for_clients(1, LONG)), (1, Some(true)));
+    assert_eq!(taken(&waiting(), for_clients(1, LONG)), (1, false));
+    assert_eq!(taken(&waiting(), None), (1, false));
 }
 
 /// Whoever takes a group that waits so, and what it takes after these were sent.
-fn taken_after(patience: Patience, told: u64, send: impl FnOnce(&LogWriter)) -> usize {
+fn taken_after(wait: Option<Wait>, send: impl FnOnce(&LogWriter)) -> usize {
     let writer = LogWriter {
-        state: Arc::new(waiting(told)),
+        state: Arc::new(waiting()),
         thread: None,
     };
     let state = writer.state.clone();
-    let take = std::thread::spawn(move || taken(&state, patience).0);
+    let take = std::thread::spawn(move || taken(&state, wait).0);
     send(&writer);
     take.join().expect("taken")
 }
 
-fn job(heard: u64, clients: u32) -> Job {
+fn job(clients: u32) -> Job {
     Job {
         writes: vec![write(2, 1)],
         done: Box::new(|_, _| None),
-        heard,
         clients,
     }
 }
 
 #[test]
-fn a_group_goes_when_the_last_has_come_and_the_last_has_heard() {
-    let patience = for_clients(2, LONG);
-    let jobs = taken_after(patience, 0, |writer| writer.send(job(0, 1)));
-    assert_eq!(jobs, 2);
-    let mut both = for_clients(2, LONG);
-    both.wait_until_heard(LONG);
-    let jobs = taken_after(both, 2, |writer| {
-        writer.send(job(0, 1));
-        writer.heard(1);
-        writer.send(job(1, 0));
+fn a_group_goes_when_the_last_client_has_come() {
+    let jobs = taken_after(for_clients(3, LONG), |writer| {
+        writer.send(job(0));
+        writer.send(job(1));
+        writer.send(job(1));
     });
-    assert_eq!(jobs, 3);
+    assert_eq!(jobs, 4);
 }
 
 #[test]
 fn a_failure_is_final() {
     let log = Arc::new(MapLog::new());
-    let writer = LogWriter::start(log.clone(), LogSync::Always, true).expect("a thread");
+    let writer = LogWriter::start(log.clone(), LogSync::Always).expect("a thread");
     assert!(send(&writer, vec![write(1, 1)])[0].1.is_ok());
     log.break_with(LogError::Failed("no disk".into()));
     assert!(send(&writer, vec![write(1, 2)])[0].1.is_err());
@@ -196,7 +171,7 @@ fn a_failure_is_final() {
 #[test]
 fn who_waits_for_a_sync_knows_whether_one_will_come() {
     let log = Arc::new(MapLog::new());
-    let writer = LogWriter::start(log.clone(), LogSync::Always, true).expect("a thread");
+    let writer = LogWriter::start(log.clone(), LogSync::Always).expect("a thread");
     let sent = |index| {
         assert!(send(&writer, vec![write(1, index)])[0].1.is_ok());
         writer.is_synced(writer.position())

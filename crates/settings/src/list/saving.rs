@@ -33,6 +33,12 @@ pub(super) const ROWS: &[Setting] = &[
         "Engine rocksdb: when a write is acknowledged. `always`: when it is on disk; `everysec`: at once, it is on disk a second later; `no`: at once, the system decides.",
     ),
     row(
+        "group-commit-delay",
+        int(0, 100_000),
+        "400",
+        "Engine rocksdb, standalone, `log-sync always`: microseconds that the log writer waits at most for more clients to share an fsync. It waits only while at least four clients write in the time of one fsync, and until as many have come as shared the last. 0: never.",
+    ),
+    row(
         "cache-size",
         BYTES,
         "0",

@@ -386,9 +386,6 @@ fn apply(durable: &mut Durable, index: u64, now_ms: u64, logged: &Logged) -> Cha
                     assert_eq!(found.map(plain), *wanted, "{step:?}");
                     read_from_cold(durable, (db, &key(k)), now_ms, wanted);
                 }
-                if (index + nth).is_multiple_of(2) {
-                    durable.space.make_rows();
-                }
                 assert_eq!(durable.space.take_failure(), None);
             }
         }

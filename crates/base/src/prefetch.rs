@@ -1,8 +1,5 @@
 //! Asking for memory before it is needed.
 
-/// Bytes that come into the cache together.
-const LINE: usize = 64;
-
 /// Asks the CPU to bring the line of its cache that `place` is in. A hint: any address will do, and nothing is read.
 #[inline]
 pub fn prefetch<T>(place: *const T) {
@@ -13,13 +10,4 @@ pub fn prefetch<T>(place: *const T) {
         _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
     let _ = place;
-}
-
-/// As [`prefetch`], all lines of a value.
-#[inline]
-pub fn prefetch_whole<T>(value: &T) {
-    let start: *const T = value;
-    for at in (0..size_of::<T>()).step_by(LINE) {
-        prefetch(start.cast::<u8>().wrapping_add(at));
-    }
 }
