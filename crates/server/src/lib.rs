@@ -40,7 +40,7 @@ pub mod stats;
 pub mod tables;
 
 pub use commands::{Commands, Later, SessionCommand, SessionRun};
-pub use cores::{Core, Server, StartError, schedule_as_batch, start, start_durable};
+pub use cores::{Core, Server, StartError, start, start_durable};
 pub use durable::Stores;
 pub use session::Session;
 pub use settings::Settings;

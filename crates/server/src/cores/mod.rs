@@ -42,7 +42,6 @@ use meta::wire::ReplicaReport;
 use node::{Effects, Seeds};
 use resp::Args;
 
-pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
 pub use followers::{Followers, FollowersStanding};
 pub use lend::Held;
