@@ -15,7 +15,6 @@
 
 mod batch;
 mod count;
-mod cpu;
 mod effects;
 mod evict;
 mod followers;

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use keyspace::{Keyspace, rdb};
 use tokio::net::TcpStream;
 
-use super::cpu::pin_to_cpu;
 use super::mailbox::Message;
 use super::{Core, CoreId, Map, OwnedRegions, Region};
 use crate::Commands;
@@ -136,18 +135,12 @@ pub(crate) fn serve(
     let listen = |settings: &Settings| listener::listen(settings).map_err(StartError::Listen);
     let (listeners, port) = listen(&shared.settings.current())?;
     shared.port.store(port, Ordering::Relaxed);
-    // A node with fewer cores than CPUs may not be alone here: several that all chose the first CPU
-    // would share it, and leave the others idle.
-    let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) == listeners.len();
     let mut threads = Vec::new();
     for (id, (listeners, home)) in listeners.into_iter().zip(homes).enumerate() {
         let shared = shared.clone();
         let thread = std::thread::Builder::new()
             .name(format!("core-{id}"))
             .spawn(move || {
-                if pin {
-                    pin_to_cpu(id);
-                }
                 if let Err(error) = run(id, shared, home, listeners) {
                     tracing::error!(core = id, "core {id} stopped: {error}");
                 }
