@@ -33,7 +33,6 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             Err("--engine memory: a cluster node keeps what it acknowledges; leave the engine at rocksdb".into())
         }
         Engine::Memory => {
-            schedule(&settings);
             Ok(Node {
                 server: server::start(settings).map_err(|error| error.to_string())?,
                 _data: None,
@@ -46,7 +45,6 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             let stores = open(&settings, &data)?;
             let is_cluster = settings.cluster.is_asked_for()
                 || server::cluster::is_cluster_data(&*stores.rows)?;
-            schedule(&settings);
             let started = match is_cluster {
                 true => server::start_cluster(settings, stores),
                 false => server::start_durable(settings, stores),
@@ -56,13 +54,6 @@ pub fn start(settings: Settings) -> Result<Node, String> {
                 _data: Some(data),
             })
         }
-    }
-}
-
-/// How the threads that serve are scheduled; those started from now on inherit it.
-fn schedule(settings: &Settings) {
-    if settings.sched_batch {
-        server::schedule_as_batch();
     }
 }
 

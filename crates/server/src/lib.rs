@@ -12,7 +12,6 @@ mod signals;
 mod start;
 
 pub use runtime::cluster;
-pub use runtime::cores::schedule_as_batch;
 pub use runtime::{Shared, Stores};
 pub use session::Commands;
 pub use settings::{self, Settings, log};

@@ -54,8 +54,6 @@ pub struct Settings {
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
-    /// Whether the threads of the node run with the scheduling policy SCHED_BATCH.
-    pub sched_batch: bool,
     pub redis_port: u16,
     /// 0: none.
     pub http_port: u16,
@@ -174,7 +172,6 @@ impl Default for Settings {
             tables: TableSettings::default(),
             import: None,
             num_shards: 0,
-            sched_batch: false,
             redis_port: 0,
             http_port: 0,
             bind: Vec::new(),
@@ -274,7 +271,6 @@ impl Settings {
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
-        self.sched_batch = self.flag("sched-batch");
         self.num_shards = match self.int("num-shards") {
             0 => cores_for(std::thread::available_parallelism().map_or(1, |n| n.get())),
             n => n as usize,

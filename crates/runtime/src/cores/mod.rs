@@ -15,7 +15,6 @@
 
 mod batch;
 mod count;
-mod cpu;
 mod effects;
 mod evict;
 mod followers;
@@ -44,7 +43,6 @@ use settings::Settings;
 use stats::CoreStats;
 use stats::clients::Client;
 
-pub use cpu::schedule_as_batch;
 pub use evict::Evictions;
 pub use followers::{Followers, FollowersStanding};
 pub use lend::Held;

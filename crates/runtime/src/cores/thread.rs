@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::cpu::pin_to_cpu;
 use super::{Core, CoreId, OwnedRegions};
 use crate::Shared;
 
@@ -19,18 +18,12 @@ pub fn start_cores<Begin>(
 where
     Begin: FnOnce(&Rc<Core>) -> io::Result<()> + Send + 'static,
 {
-    // A node with fewer cores than CPUs may not be alone here: several that all chose the first CPU
-    // would share it, and leave the others idle.
-    let pin = std::thread::available_parallelism().map_or(1, |n| n.get()) == homes.len();
     let mut threads = Vec::new();
     for (id, (begin, home)) in begin.into_iter().zip(homes).enumerate() {
         let shared = shared.clone();
         let thread = std::thread::Builder::new()
             .name(format!("core-{id}"))
             .spawn(move || {
-                if pin {
-                    pin_to_cpu(id);
-                }
                 if let Err(error) = run(id, shared, home, begin) {
                     tracing::error!(core = id, "core {id} stopped: {error}");
                 }

@@ -19,12 +19,6 @@ pub(super) const ROWS: &[Setting] = &[
         "0",
         "Number of cores: threads, each with its own connections and part of the data. 0: by the number of CPUs; one in eight, at least one, is left to the log writer and to other programs.",
     )),
-    at_start(row(
-        "sched-batch",
-        Kind::Bool,
-        "no",
-        "Threads that are woken do not preempt others (SCHED_BATCH): larger groups and less CPU per command where nothing but neokv keeps the CPUs busy, as with several nodes on one machine; beside any other busy program it starves.",
-    )),
     flagged(
         "redis-port",
         at_start(row(
