@@ -149,8 +149,16 @@ impl Session {
         if choice.how != How::Log || is_read {
             return choice;
         }
-        if is_alone && self.rng.u32(..3) == 0 {
-            let other = self.choose_one();
+        if is_alone && self.rng.bool() {
+            let others: Vec<Choice> = (0..4).map(|_| self.choose_one()).collect();
+            let writes_elsewhere = |other: &Choice| {
+                let writes = other.actions.iter().any(|(_, action)| !action.is_read());
+                writes && other.region != choice.region
+            };
+            let mut others = others.into_iter();
+            let Some(other) = others.find(writes_elsewhere) else {
+                return choice;
+            };
             let is_other = |(key, _): &(String, Action)| {
                 let mut these = choice.actions.iter();
                 these.all(|(of, _)| of != key)

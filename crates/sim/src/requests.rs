@@ -44,7 +44,15 @@ impl Node {
                     let batch = self.on_regions(owner, true_us, out, |owned, cx, _| {
                         read_without_barrier(owned, batch, cx)
                     });
-                    return self.on_settled(&batch, &Outcome::Done, out);
+                    if !batch.replies.as_bytes().is_empty() {
+                        return self.on_settled(&batch, &Outcome::Done, out);
+                    }
+                    // What is not in memory cannot be read at once.
+                    return self.on_regions(owner, true_us, out, |owned, cx, asked| {
+                        let mut batch = batch;
+                        batch.ends.clear();
+                        owned.read(batch, cx, asked);
+                    });
                 }
                 self.enqueue(owner, batch, true_us, out);
             }
