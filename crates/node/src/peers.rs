@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use base::cluster::{NodeId, ReplicaId};
 use bytes::Bytes;
+use keyspace::rows::State;
 use replica::{Confirmed, Ready, SnapshotHead, decode_message, snapshot_head};
 
 use crate::effects::{Effects, Served};
@@ -288,15 +289,16 @@ struct Turned {
 }
 
 impl Region {
-    /// The head of a snapshot of this region as the store has it now; `None` if the store lacks something
-    /// that memory has (it is busy, or memory is ahead of the log): then it is asked for again.
+    /// The head of a snapshot of this region as the store has it now; `None` if the store is busy: then it is
+    /// asked for again. While memory is ahead of the log, the store has what the log had before: a quorum may
+    /// need this very snapshot to commit the rest.
     pub fn snapshot_head(&mut self) -> Option<SnapshotHead> {
         self.settle().ok()?;
         let member = self.member.as_deref()?;
-        if member.ahead.is_some() {
-            return None;
-        }
-        let state = self.space.state();
+        let state = match member.ahead {
+            None => self.space.state(),
+            Some(_) => State::parse(&member.state_row(self.space.home())?)?,
+        };
         Some(SnapshotHead {
             index: state.applied_index,
             term: state.applied_term,

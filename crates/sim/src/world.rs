@@ -455,7 +455,12 @@ impl World {
             self.after(wait_us, Event::Fetched { node, life, region });
         }
         for number in out.works {
-            let wait_us = self.rng.u64(100..300_000);
+            // Mostly soon, sometimes after a long while.
+            let longest_us = match self.rng.u32(..4) {
+                0 => 300_000,
+                _ => 10_000,
+            };
+            let wait_us = self.rng.u64(100..longest_us);
             self.after(wait_us, Event::Work { node, life, number });
         }
         for core in out.mails {
