@@ -61,12 +61,13 @@ impl Outgoing {
         self.writes.push(write);
     }
 
-    /// A client has something for the log, which most often leaves with the end of the turn. Each client
-    /// counts once, however many of its batches leave together.
-    pub fn note_client(&mut self, core: CoreId, client: &Requester) {
+    /// A client has something for the log, which most often leaves with the end of the turn; whether it
+    /// is new to the next job. Each client counts once, however many of its batches leave together.
+    pub fn note_client(&mut self, core: CoreId, client: &Requester) -> bool {
         let job = (core as u64) << 48 | self.number;
         let is_new = client.wrote_with.swap(job, Ordering::Relaxed) != job;
         self.clients += u32::from(is_new);
+        is_new
     }
 
     /// Ends the turn: what was gathered leaves.

@@ -8,7 +8,8 @@ pub struct Requester {
     pub id: u64,
     /// CLIENT NO-TOUCH: its commands do not count as use of a key.
     pub no_touch: AtomicBool,
-    /// The last job for the log that it was counted in.
+    /// The last span of time, and the last job for the log, in which it was counted as writing.
+    pub wrote_in: AtomicU64,
     pub wrote_with: AtomicU64,
 }
 
@@ -17,6 +18,7 @@ impl Requester {
         Requester {
             id,
             no_touch: AtomicBool::new(false),
+            wrote_in: AtomicU64::new(0),
             wrote_with: AtomicU64::new(u64::MAX),
         }
     }

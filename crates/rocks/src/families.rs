@@ -19,8 +19,8 @@ use keyspace::rows::Family;
 use keyspace::rows::layout::PREFIX_LEN;
 use rust_rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompactionPri, DBCompactionStyle,
-    DBCompressionType, DataBlockIndexType, Env, FifoCompactOptions, LogLevel, Options,
-    SliceTransform, SstPartitionerFactory,
+    DBCompressionType, DataBlockIndexType, FifoCompactOptions, LogLevel, Options, SliceTransform,
+    SstPartitionerFactory,
 };
 
 use crate::StoreSettings;
@@ -52,12 +52,6 @@ pub(crate) fn database(settings: &StoreSettings) -> Options {
     // Writers that wait for another's batch sleep instead of spinning: there are as many cores as
     // CPUs, a spinning one keeps the one it waits for from running.
     options.set_enable_write_thread_adaptive_yield(false);
-    if settings.background_nice
-        && let Ok(mut env) = Env::new()
-    {
-        env.lower_thread_pool_cpu_priority();
-        options.set_env(&env);
-    }
     options
 }
 

@@ -27,7 +27,6 @@
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
 mod ahead;
-mod background;
 mod behind;
 mod db;
 mod direct;

@@ -29,8 +29,6 @@ pub struct StoreSettings {
     pub zstd_bottom: bool,
     /// The change feed drops its oldest files beyond this.
     pub binlog_bytes: u64,
-    /// Compactions run at the lowest CPU priority, so that cores are served first.
-    pub background_nice: bool,
 }
 
 impl StoreSettings {
@@ -51,7 +49,6 @@ impl StoreSettings {
             level_base_bytes: (if small { 128 * MIB } else { 256 * MIB }) as u64,
             zstd_bottom: false,
             binlog_bytes: GIB as u64,
-            background_nice: true,
         }
     }
 }

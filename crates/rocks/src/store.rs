@@ -25,7 +25,6 @@ use rust_rocksdb::{
     WriteBatch, WriteOptions,
 };
 
-use crate::background::step_back;
 use crate::db::Db;
 use crate::families;
 use crate::files;
@@ -137,15 +136,7 @@ impl Store {
         let mut options = families::database(settings);
         options.add_event_listener(Listener(work.clone()));
         let families = families::descriptors(settings, &cache, &garbage);
-        // Threads that flush are started here, and are scheduled as the one that starts them.
-        let opened = std::thread::scope(|scope| {
-            let opening = scope.spawn(|| {
-                step_back();
-                Db::open(&options, path, families)
-            });
-            opening.join()
-        });
-        let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let opened = Db::open(&options, path, families);
         let db = opened.map_err(|error| refused(path, &error))?;
         let db = Arc::new(db);
         // Set once, here: nobody else has this `garbage` yet.

@@ -18,7 +18,6 @@ const SMALL: StoreSettings = StoreSettings {
     level_base_bytes: 16 << 20,
     zstd_bottom: false,
     binlog_bytes: 1 << 20,
-    background_nice: false,
 };
 
 fn open(dir: &TempDir) -> Arc<Store> {

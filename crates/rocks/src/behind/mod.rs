@@ -34,7 +34,6 @@ use keyspace::rows::{
     RowStore, State, StoreStats, Tier, WriteError,
 };
 
-use crate::background::step_back;
 use crate::order::give_back_room;
 use batch::Batch;
 pub use limits::Limits;
@@ -58,10 +57,7 @@ impl Behind {
         let (store, shared) = (below.clone(), line.clone());
         let thread = std::thread::Builder::new()
             .name("row-writer".into())
-            .spawn(move || {
-                step_back();
-                run(&*store, &shared);
-            })?;
+            .spawn(move || run(&*store, &shared))?;
         Ok(Arc::new(Behind {
             below,
             line,

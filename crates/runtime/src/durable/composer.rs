@@ -20,8 +20,10 @@ impl Core {
     /// A batch with writes has come: it becomes part of its region's next entry.
     pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
         let mut regions = self.regions.borrow_mut();
-        if self.shared.cluster.is_none() {
-            regions.outgoing.note_client(self.id, &batch.client);
+        if let (Some(durable), None) = (&self.shared.durable, &self.shared.cluster)
+            && regions.outgoing.note_client(self.id, &batch.client)
+        {
+            durable.writer.writing().note(&batch.client, self.now_ms());
         }
         let refused = regions.enqueue(batch);
         drop(regions);

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use replica::{LogStore, LogWrite};
 use settings::LogSync;
 
-use super::group_commit::{GroupCommit, Wait};
+use super::group_commit::{GroupCommit, Wait, WritingClients};
 use crate::cores::Mailbox;
+use crate::shared::now_ms;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
@@ -58,6 +59,7 @@ struct State {
     sync: AtomicU8,
     /// `group-commit-delay`.
     delay_us: AtomicU64,
+    writing: WritingClients,
     writes: AtomicU64,
     syncs: AtomicU64,
     /// How many of `writes` are on disk.
@@ -79,6 +81,7 @@ impl LogWriter {
             filled: Condvar::new(),
             sync: AtomicU8::new(sync as u8),
             delay_us: AtomicU64::new(0),
+            writing: WritingClients::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
@@ -101,6 +104,11 @@ impl LogWriter {
     /// The longest wait for more clients; none if it is zero.
     pub fn set_group_commit_delay(&self, delay_us: u64) {
         self.state.delay_us.store(delay_us, Ordering::Relaxed);
+    }
+
+    /// The clients that are writing, to be counted.
+    pub fn writing(&self) -> &WritingClients {
+        &self.state.writing
     }
 
     /// Writes and syncs so far.
@@ -227,9 +235,10 @@ fn run(log: &dyn LogStore, state: &State) {
     // for meanwhile.
     let mut sync_at: Option<Instant> = None;
     let (mut group_commit, mut wait) = (GroupCommit::default(), None);
-    let mut last_done = Instant::now();
     while let Some((jobs, has_timed_out)) = state.take(sync_at, wait.take()) {
-        group_commit.note_wait(has_timed_out);
+        if has_timed_out {
+            group_commit.note_timeout();
+        }
         let sync = state.sync();
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
@@ -246,20 +255,17 @@ fn run(log: &dyn LogStore, state: &State) {
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
             }
-            let began = Instant::now();
             if failed.is_none()
                 && let Err(error) = log.write(&writes, sync == LogSync::Always)
             {
                 failed = Some(error.to_string());
             }
-            let done = Instant::now();
-            let (took, period) = (done - began, done - last_done);
-            last_done = done;
             match sync {
                 LogSync::Always => {
                     sync_at = None; // it covers what was written before
                     let delay = Duration::from_micros(state.delay_us.load(Ordering::Relaxed));
-                    wait = group_commit.after_sync(clients, took, period, delay);
+                    let writing = state.writing.count(now_ms());
+                    wait = group_commit.after_sync(clients, writing, delay);
                 }
                 LogSync::EverySecond => {
                     sync_at.get_or_insert_with(|| Instant::now() + Duration::from_secs(1));

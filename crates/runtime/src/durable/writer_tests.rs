@@ -97,6 +97,7 @@ fn waiting() -> State {
         filled: Condvar::new(),
         sync: AtomicU8::new(0),
         delay_us: AtomicU64::new(0),
+        writing: WritingClients::default(),
         writes: AtomicU64::new(0),
         syncs: AtomicU64::new(0),
         synced_writes: AtomicU64::new(0),

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Setting] = &[
         "group-commit-delay",
         int(0, 100_000),
         "400",
-        "Engine rocksdb, standalone, `log-sync always`: microseconds that the log writer waits at most for more clients to share an fsync. It waits only while at least four clients write in the time of one fsync, and until as many have come as shared the last. 0: never.",
+        "Engine rocksdb, standalone, `log-sync always`: microseconds that the log writer waits at most for more clients to share an fsync. After an fsync that served at least six clients it waits until half of the writing clients have sent their next write; if they do not come in time, the next fsyncs do not wait. 0: never.",
     ),
     row(
         "cache-size",
