@@ -2,7 +2,7 @@
 //
 //     storm_ioredis.js HOST:PORT,… GROUP,… SESSION FILE
 //
-// See crates/neokv/tests/cluster/stock/mod.rs for the sessions and for what the lines mean.
+// See tests/cluster/stock/mod.rs for the sessions and for what the lines mean.
 const fs = require("fs");
 const Redis = require("ioredis");
 

@@ -18,11 +18,11 @@
 //! key belongs to is decided by [`Router`], given from above.
 
 mod collection;
+pub mod dumped;
 mod edit;
 mod effects;
 mod kind;
 mod memory;
-pub mod rdb;
 pub mod rows;
 mod space;
 mod tables;

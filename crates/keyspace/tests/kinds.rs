@@ -148,14 +148,14 @@ fn every_kind_is_a_folder_with_the_same_files() {
     }
 }
 
-/// Dumps are to become a crate of their own: what is about them uses the kind and the format only.
+/// Dumps are no part of what a value is: what is about them uses the kind and the format only.
 #[test]
 fn dumps_use_what_is_public() {
     for kind in Kind::ALL {
         let folder = PathBuf::from("src/kind").join(format!("{kind:?}").to_lowercase());
         for line in code(&folder.join("rdb.rs")) {
             let allowed = [
-                "use crate::rdb::",
+                "use crate::dumped::",
                 "use crate::Part;",
                 "use crate::{Part, Tuning};",
             ];

@@ -237,6 +237,13 @@ impl Routes {
         self.nodes.values()
     }
 
+    /// Nodes that are members of meta, as far as is known.
+    pub fn meta_nodes(&self) -> impl Iterator<Item = &RouteNode> {
+        let members = self.region(META_REGION).map(|it| &it.descriptor.members);
+        let members = members.into_iter().flatten();
+        members.filter_map(|member| self.node(member.node))
+    }
+
     /// The node that leads a region, as far as is known.
     pub fn leader(&self, region: RegionId) -> Option<NodeId> {
         self.region(region)?.leader_node()

@@ -182,6 +182,27 @@ fn a_wiped_node_replaces_itself_when_it_is_silent() {
     ));
 }
 
+/// It died before it heard of its id, and has the same token at its next start.
+#[test]
+fn a_newcomer_that_died_before_it_was_answered_may_join_and_come_back() {
+    let mut state = three_by_twelve();
+    with_nodes(&mut state, 3);
+    let outcome = state.apply(&register(join(0, "c", 3, 2), &[1, 2]), 0);
+    assert_eq!(
+        outcome,
+        Outcome::Registered {
+            node: 4,
+            replaced: Some(3)
+        }
+    );
+    let before = state.hash();
+    for node in [0, 4] {
+        let outcome = state.apply(&register(join(node, "c", 3, 2), &[1, 2, 4]), 0);
+        assert!(matches!(outcome, Outcome::Registered { node: 4, .. }));
+    }
+    assert_eq!(state.hash(), before);
+}
+
 #[test]
 fn bad_joins_have_clear_words() {
     let mut state = three_by_twelve();

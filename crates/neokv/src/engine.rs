@@ -46,7 +46,7 @@ pub fn start(settings: Settings) -> Result<Node, String> {
             let is_cluster = settings.cluster.is_asked_for()
                 || server::cluster::is_cluster_data(&*stores.rows)?;
             let started = match is_cluster {
-                true => server::cluster::start_cluster(settings, stores),
+                true => server::start_cluster(settings, stores),
                 false => server::start_durable(settings, stores),
             };
             Ok(Node {

@@ -25,7 +25,7 @@ pub fn run(settings: &Settings, data: &DataDir) -> Result<(), String> {
     data.begin_import(&import)
         .map_err(|error| error.to_string())?;
     let done = engine::open_rows(settings, data).and_then(|rows| {
-        server::importing::import(settings, &*rows, &import.source)
+        server::import(settings, &*rows, &import.source)
         // Here the rows are closed.
     });
     match done {

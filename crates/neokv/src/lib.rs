@@ -78,7 +78,7 @@ fn start(flags: &config::Given) -> ExitCode {
 fn serve(settings: server::Settings) -> Result<(), String> {
     greeting::before(&settings);
     let node = engine::start(settings)?;
-    server::shutdown::on_signals(node.server.shared().clone())
+    server::on_signals(node.server.shared().clone())
         .map_err(|error| format!("cannot listen to signals: {error}"))?;
     greeting::serving(&node.server);
     node.wait();

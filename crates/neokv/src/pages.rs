@@ -42,7 +42,7 @@ const GROUPS: &[(Group, &str)] = &[
 ];
 
 fn commands() -> String {
-    let table = server::Commands::new();
+    let table = server::commands().specs;
     let rows: Vec<&Command> = table.table.listed().collect();
     let ours = rows.iter().filter(|row| row.group == Group::Row).count();
     let mut page = format!(

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::Refusal;
-use keyspace::Tuning;
 use keyspace::rows::RowStore;
+use keyspace::{Garbage, Tuning};
 use replica::{Ready, Replica, SnapshotHead};
 use resp::Args;
 
-use crate::{Batch, Catalogue, Map, Peers, Place, ReplicaRecord, Specs};
+use crate::{Batch, Catalogue, DataSet, Map, Peers, Place, ReplicaRecord, Specs};
 
 pub struct Context<'a> {
     pub specs: &'a Specs,
@@ -75,6 +75,9 @@ pub trait Host {
     /// A command of a batch ran; whether it was refused.
     fn on_command(&self, _batch: &Batch, _stat: usize, _args: &Args<'_>, _refused: bool) {}
 
+    /// A command was refused before it ran.
+    fn on_rejected(&self, _stat: usize) {}
+
     /// A client is told this.
     fn on_refusal(&self, _refusal: &Refusal) {}
 
@@ -98,6 +101,14 @@ pub trait Host {
 
     /// The members of a region changed.
     fn on_members(&self, _place: Place, _index: u64, _record: &ReplicaRecord) {}
+
+    /// Memory that is not needed any more; freeing it may take a while.
+    fn discard(&self, _garbage: Garbage) {}
+
+    /// What all regions of the node weigh, if somebody counts that.
+    fn data_set(&self) -> Option<&Arc<DataSet>> {
+        None
+    }
 
     /// Whether keys are not to be removed now, even if their time has come (CLIENT PAUSE).
     fn is_expiry_paused(&self) -> bool {

@@ -45,6 +45,10 @@ impl OwnedRegions {
         out: &mut Effects,
     ) {
         let Some(member) = self.member_mut(place) else {
+            // The replica waits for them: it gets them when the region comes home.
+            if let Some(slot) = self.slots.used_mut(place) {
+                slot.parked_entries = Some(entries);
+            }
             return;
         };
         let fetched = entries.and_then(|entries| {

@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use base::DbIndex;
 use base::cluster::{NodeId, ReplicaId};
-use keyspace::rows::{ColdRows, RowSource};
+use base::{DbIndex, Refusal};
+use keyspace::rows::{ColdRows, LoadRequest, Loaded, RowError, RowSource};
 use replica::{Fetch, LogWrite, Message, SnapshotHead};
 use table::leader::{Action, End};
 
-use crate::{BatchBox, CoreId, Fate, Outcome, Place, RegionBox, ReplicaRecord, Waiter};
+use crate::{
+    BatchBox, CoreId, EffectBatch, Fate, Outcome, Place, RegionBox, ReplicaRecord, Waiter,
+};
 
 #[derive(Default)]
 pub struct Effects {
@@ -30,13 +32,31 @@ pub struct Effects {
     pub requeued: Vec<BatchBox>,
     /// Blocked sessions that are over.
     pub served: Vec<(Arc<Waiter>, Served)>,
-    /// What became of effect batches: core, ticket.
+    /// What became of effect batches: core, ticket; [`crate::OwnedRegions::on_fate`] there.
     pub fates: Vec<(CoreId, usize, Fate)>,
     /// Tickets that wait to read a region: whether they may, or have to look again. Those beyond
     /// [`crate::READS`] are for [`crate::OwnedRegions::resume_read`].
     pub reads: Vec<(usize, bool)>,
-    /// Regions for those who waited to borrow them.
+    /// Regions for those who waited to borrow them. A ticket beyond [`crate::GROUPS`] of this core is for
+    /// [`crate::OwnedRegions::on_lent`].
     pub grants: Vec<Grant>,
+    /// Regions of other cores that a group of effect requests wants to borrow; then
+    /// [`crate::OwnedRegions::on_lent`].
+    pub borrows: Vec<Borrow>,
+    /// Regions that go back to other cores: [`crate::OwnedRegions::take_back`] there.
+    pub returns: Vec<(CoreId, Vec<RegionBox>)>,
+    /// Regions that go home to other cores with changes: [`crate::OwnedRegions::on_effect_batch`] there.
+    pub effect_batches: Vec<(CoreId, EffectBatch)>,
+    /// What a group of effect requests needs in memory; then [`crate::OwnedRegions::on_held_loaded`].
+    pub held_loads: Vec<HeldLoad>,
+    /// Commits of tasks that are over, by their tickets; with the regions that are not home.
+    pub committed: Vec<(usize, Result<(), Refusal>, Vec<RegionBox>)>,
+    /// Commits whose rows the store did not take: soon [`crate::OwnedRegions::retry_commit`].
+    pub busy_commits: Vec<usize>,
+    /// Regions that came home.
+    pub returned: Vec<Place>,
+    /// Soon [`crate::OwnedRegions::serve_lines`].
+    pub serves_soon: bool,
     pub snapshots_wanted: Vec<(Place, ReplicaId)>,
     /// Snapshots that are to take the place of a region's state.
     pub installs: Vec<(Place, SnapshotHead)>,
@@ -64,6 +84,28 @@ pub struct LogJob {
     /// Some of it was proposed here, and so many clients wait for it.
     pub is_ours: bool,
     pub clients: u32,
+    /// Entries of held regions: then [`crate::OwnedRegions::on_commit_logged`] with this ticket.
+    pub commit: Option<usize>,
+}
+
+/// The rows of a key that were read, or not.
+pub type Fetched = (LoadRequest, Result<Loaded, RowError>);
+
+/// Keys of held regions whose rows are to be read, and rows of big collections that are to be brought into
+/// the block cache.
+pub struct HeldLoad {
+    pub ticket: usize,
+    pub requests: Vec<LoadRequest>,
+    pub rows: Vec<ColdRows>,
+    /// How often such rows were met before.
+    pub tries: u8,
+}
+
+/// Regions of another core that a group wants to borrow.
+pub struct Borrow {
+    pub owner: CoreId,
+    pub ticket: usize,
+    pub regions: Vec<Place>,
 }
 
 /// Keys and rows of big collections that are not in memory.
@@ -131,10 +173,26 @@ impl Effects {
             row_answers,
             looks_again,
             applied,
+            borrows,
+            returns,
+            effect_batches,
+            held_loads,
+            committed,
+            busy_commits,
+            returned,
+            serves_soon,
             has_changes,
             wakes,
         } = self;
         !has_changes
+            && !serves_soon
+            && borrows.is_empty()
+            && returns.is_empty()
+            && effect_batches.is_empty()
+            && held_loads.is_empty()
+            && committed.is_empty()
+            && busy_commits.is_empty()
+            && returned.is_empty()
             && !wakes
             && jobs.is_empty()
             && messages.is_empty()

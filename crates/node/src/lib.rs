@@ -21,22 +21,31 @@
 //! | settle | rows to the store, replies to the clients | `apply.rs`, `member.rs`, `audience.rs`, `refuse.rs` |
 //!
 //! Reads: `reads.rs`, `run.rs`, `read_barrier.rs`. SQL rows: `write_back.rs`. Commands that are logged by their effect:
-//! `effect_batch.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`. The member of the meta service:
-//! `meta_member.rs`, `meta_record.rs`.
+//! `effect_request.rs`, `effect_groups.rs`, `held.rs`, `commit.rs`, `effect_batch.rs`; blocked clients that
+//! they serve: `serve_lines.rs`. Regions lent to other cores: `owned.rs`, `lend.rs`. The member of the meta
+//! service: `meta_member.rs`, `meta_record.rs`. Joining a cluster, heartbeats and meta's orders: `join.rs`,
+//! `heartbeat.rs`.
 
 mod apply;
 mod audience;
 mod batch;
+mod blocking;
 pub mod catalogue;
 mod command_list;
+mod commit;
 mod context;
 mod drive;
 mod effect_batch;
+mod effect_groups;
+mod effect_request;
 mod effects;
 mod execute;
 mod expire;
 mod feed;
 mod follow;
+mod heartbeat;
+mod held;
+mod join;
 mod lend;
 mod map;
 mod member;
@@ -57,6 +66,7 @@ mod reads;
 pub mod ready;
 mod refuse;
 mod region;
+mod replay;
 mod replica_log;
 pub mod replica_record;
 mod requester;
@@ -64,6 +74,7 @@ mod route;
 mod row_needs;
 mod run;
 mod serve_behind;
+mod serve_lines;
 mod specs;
 mod waiters;
 mod weight;
@@ -75,8 +86,18 @@ pub use catalogue::Catalogue;
 pub use command_list::{CommandList, clear_room};
 pub use context::{Context, Executing, Host, Seeds};
 pub use effect_batch::{EffectBatch, Fate, begin_entry, open_space, state_row};
-pub use effects::{DigestRequest, Effects, Grant, Load, LogJob, RowsRequest, Served};
+pub use effect_groups::GROUPS;
+pub use effect_request::EffectRequest;
+pub use effects::{
+    Borrow, DigestRequest, Effects, Fetched, Grant, HeldLoad, Load, LogJob, RowsRequest, Served,
+};
 pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
+pub use heartbeat::{
+    HeartbeatContext, HeartbeatEffect, HeartbeatNotice, Heartbeats, MetaTarget, NOT_DESTROYED,
+    NodeReport, OpenHeartbeats, heartbeat_elsewhere, join_elsewhere,
+};
+pub use held::{Attempted, HeldRegions, Moment};
+pub use join::{Newcomer, NewcomerStep, Start, StartOptions};
 pub use map::{CoreId, MOST_REGIONS, Map, NOWHERE, Place, Places, REGIONS_PER_CORE};
 pub use member::{Eviction, Member, Proposal, Serve, Unwritten};
 pub use membership::{Newcomers, lead, report_of, report_of_replica};
@@ -92,6 +113,7 @@ pub use propose::is_logged_as_given;
 pub use read_barrier::{Barrier, Serving};
 pub use reads::READS;
 pub use region::{Region, RegionBox};
+pub use replay::{Paused, Replay, ReplayError};
 pub use replica_log::{forget_log, has_log};
 pub use replica_record::{Identity, ReplicaRecord};
 pub use requester::Requester;
@@ -99,7 +121,10 @@ pub use route::{Route, route};
 pub use row_needs::{full_refusal, lacks_room, refusal_of};
 pub use run::{Absent, Access, Again, Cold, Ran};
 pub use serve_behind::awaited_keys;
+pub use serve_lines::First;
 pub use specs::Specs;
-pub use waiters::{Claim, Interest, Interests, Waiter, WatchFlag, attempt_for, only_key};
+pub use waiters::{
+    Claim, Interest, Interests, Waiter, Watch, WatchFlag, attempt_for, nil, only_key,
+};
 pub use weight::{DataSet, Weight};
 pub use write_back::{Said, Wanted, WriteBack};

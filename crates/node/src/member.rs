@@ -194,6 +194,11 @@ impl Member {
         }
     }
 
+    /// The state row of its region, as the store has it.
+    pub(crate) fn state_row(&self, home: u64) -> Option<Vec<u8>> {
+        crate::state_row(&*self.rows, home).ok()?
+    }
+
     /// The store has everything up to this entry.
     pub fn note_progress(&self, place: Place, index: u64) {
         self.progress.note_applied(place, index);

@@ -244,6 +244,25 @@ impl Region {
     }
 }
 
+impl OwnedRegions {
+    /// What meta is told of all replicas of this core. Of one that is lent: what was told last, for what is
+    /// left out would count as gone.
+    pub fn reports(&mut self) -> Vec<ReplicaReport> {
+        let places: Vec<Place> = self.places().collect();
+        let mut all = Vec::new();
+        for place in places {
+            let Some(slot) = self.slots.used_mut(place) else {
+                continue;
+            };
+            if let Some(region) = &slot.region {
+                slot.last_report = report_of(region);
+            }
+            all.extend(slot.last_report.clone());
+        }
+        all
+    }
+}
+
 /// What meta is told of a region's replica.
 pub fn report_of(region: &Region) -> Option<ReplicaReport> {
     let member = region.member.as_deref()?;

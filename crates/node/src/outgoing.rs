@@ -89,6 +89,7 @@ impl Outgoing {
             writes: std::mem::take(&mut self.writes),
             is_ours,
             clients: std::mem::take(&mut self.clients),
+            commit: None,
         });
     }
 

@@ -1,7 +1,9 @@
 //! The regions a core owns, those lent out missing, with what waits for each.
 
 use bytes::Bytes;
+use meta::wire::ReplicaReport;
 
+use crate::effect_groups::EffectGroups;
 use crate::lend::Line;
 use crate::outgoing::Outgoing;
 use crate::reads::Reads;
@@ -9,6 +11,8 @@ use crate::{BatchBox, CoreId, Map, Member, Place, Region, RegionBox};
 
 /// The regions of one core. What happens to them is in the files of this crate, one per stage.
 pub struct OwnedRegions {
+    /// Whose they are.
+    pub(crate) core: CoreId,
     pub(crate) slots: Slots,
     pub(crate) line: Line,
     pub outgoing: Outgoing,
@@ -17,6 +21,7 @@ pub struct OwnedRegions {
     /// Regions whose last write is in the log and not applied yet.
     pub(crate) logged: Vec<Place>,
     pub(crate) reads: Reads,
+    pub(crate) groups: EffectGroups,
 }
 
 /// The places of a core.
@@ -37,7 +42,14 @@ pub(crate) struct Slot {
     queue: Vec<BatchBox>,
     /// Messages of peers that came while it was lent: node, bytes.
     pub parked: Vec<(u64, Bytes)>,
+    /// Entries of its log that were read while it was lent.
+    pub parked_entries: Option<FetchedEntries>,
+    /// What meta was told last of its replica.
+    pub last_report: Option<ReplicaReport>,
 }
+
+/// Entries of a log that were read, or why not.
+pub(crate) type FetchedEntries = Result<Vec<replica::Entry>, String>;
 
 impl Slots {
     #[inline]
@@ -77,6 +89,7 @@ impl OwnedRegions {
     pub fn of(map: &Map, core: CoreId, regions: Vec<RegionBox>) -> Self {
         let (first, step) = map.first_of(core);
         let mut owned = OwnedRegions {
+            core,
             slots: Slots {
                 first,
                 step,
@@ -87,6 +100,7 @@ impl OwnedRegions {
             queued: Vec::new(),
             logged: Vec::new(),
             reads: Reads::default(),
+            groups: EffectGroups::default(),
         };
         regions.into_iter().for_each(|region| owned.add(region));
         owned
@@ -114,6 +128,8 @@ impl OwnedRegions {
         let region = slot.region.take()?;
         slot.is_used = false;
         slot.parked.clear();
+        slot.parked_entries = None;
+        slot.last_report = None;
         Some((region, std::mem::take(&mut slot.queue)))
     }
 

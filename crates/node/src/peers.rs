@@ -14,7 +14,8 @@ use std::path::PathBuf;
 
 use base::cluster::{NodeId, ReplicaId};
 use bytes::Bytes;
-use replica::{Confirmed, Ready, decode_message, snapshot_head};
+use keyspace::rows::State;
+use replica::{Confirmed, Ready, SnapshotHead, decode_message, snapshot_head};
 
 use crate::effects::{Effects, Served};
 use crate::{Context, Outcome, OwnedRegions, Place, Region, ReplicaRecord, Unserved};
@@ -163,9 +164,13 @@ impl OwnedRegions {
         if !cx.is_cluster {
             return;
         }
-        let slot = self.slots.slot_mut(place);
-        let parked = slot.map(|slot| std::mem::take(&mut slot.parked));
-        let parked = parked.unwrap_or_default();
+        let Some(slot) = self.slots.slot_mut(place) else {
+            return;
+        };
+        let parked = std::mem::take(&mut slot.parked);
+        if let Some(entries) = slot.parked_entries.take() {
+            self.on_entries(place, entries, cx, out);
+        }
         if !parked.is_empty() {
             for (from, bytes) in parked {
                 self.step(place, from, bytes, cx);
@@ -284,6 +289,24 @@ struct Turned {
 }
 
 impl Region {
+    /// The head of a snapshot of this region as the store has it now; `None` if the store is busy: then it is
+    /// asked for again. While memory is ahead of the log, the store has what the log had before: a quorum may
+    /// need this very snapshot to commit the rest.
+    pub fn snapshot_head(&mut self) -> Option<SnapshotHead> {
+        self.settle().ok()?;
+        let member = self.member.as_deref()?;
+        let state = match member.ahead {
+            None => self.space.state(),
+            Some(_) => State::parse(&member.state_row(self.space.home())?)?,
+        };
+        Some(SnapshotHead {
+            index: state.applied_index,
+            term: state.applied_term,
+            members: member.replica.members().clone(),
+            data: Bytes::new(),
+        })
+    }
+
     /// The part of a `Ready` that is about peers.
     pub(crate) fn hear_peers(&mut self, ready: &mut Ready, cx: &Context<'_>, out: &mut Effects) {
         let Some(member) = self.member.as_deref_mut() else {

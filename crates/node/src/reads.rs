@@ -22,8 +22,8 @@ use crate::effects::{Effects, Load};
 use crate::run::{Absent, Access, Again, Cold, Ran};
 use crate::write_back::Wanted;
 use crate::{
-    Barrier, Batch, BatchBox, Context, Outcome, OwnedRegions, PATIENCE_MS, Place, Unserved,
-    row_needs,
+    Barrier, Batch, BatchBox, Context, EffectRequest, Outcome, OwnedRegions, PATIENCE_MS, Place,
+    Unserved, row_needs,
 };
 
 /// Tickets of reads; those of the host's tasks are smaller.
@@ -76,7 +76,7 @@ impl Reads {
 }
 
 impl OwnedRegions {
-    /// A batch of reads on one region has come.
+    /// A batch of reads on one region has come, or a blocking command with its waiter ([`crate::blocking`]).
     pub fn read(&mut self, batch: BatchBox, cx: &Context<'_>, out: &mut Effects) {
         let reading = Reading {
             batch,
@@ -159,13 +159,31 @@ impl OwnedRegions {
 
     fn go_on_reading(&mut self, mut reading: Reading, cx: &Context<'_>, out: &mut Effects) {
         let place = reading.batch.region;
+        let is_blocking = reading.batch.waiter.is_some();
         loop {
-            let why = match self.run_reads(&mut reading, cx, out) {
-                Ok(()) => return out.settled.push((reading.batch, Outcome::Done)),
+            let ran = match is_blocking {
+                true => self.look(&mut reading.batch, reading.is_confirmed, cx, out),
+                false => self.run_reads(&mut reading, cx, out).map(|()| Ran::Done),
+            };
+            let why = match ran {
+                // There may be something for it: it goes through the log.
+                Ok(Ran::Done) if is_blocking => return out.requeued.push(reading.batch),
+                Ok(_) => {
+                    let mut batch = reading.batch;
+                    if is_blocking {
+                        batch.ends.push(batch.replies.len());
+                    }
+                    return out.settled.push((batch, Outcome::Done));
+                }
                 Err(why) => why,
             };
             reading.looks_again = false;
             match why {
+                // Nothing of the region is under way once it is held.
+                Absent::Lent if is_blocking => {
+                    let request = EffectRequest::new(vec![place], reading.batch, None);
+                    return self.submit(request, cx, out);
+                }
                 Absent::Lent if self.is_used(place) => {
                     (reading.looks_again, reading.was_lent) = (true, true);
                     reading.since_ms = None;
@@ -358,7 +376,7 @@ impl OwnedRegions {
 }
 
 /// Calls the command's function; its refusal is written.
-fn invoke(
+pub(crate) fn invoke(
     batch: &Batch,
     row: &command::Command,
     view: View<'_>,

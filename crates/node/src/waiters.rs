@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Command, Keys, Run, WaitOn};
+use command::{Attempt, Block, Command, Keys, Nil, Run, WaitOn};
 use keyspace::{Keyspace, Kind, View};
 use resp::{Args, Protocol, Reply};
 
@@ -163,6 +163,24 @@ impl WatchFlag {
 
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A watched key.
+#[derive(Clone)]
+pub struct Watch {
+    pub db: DbIndex,
+    pub key: Box<[u8]>,
+    /// Whether it was there: a key that only expired since has changed, too.
+    pub existed: bool,
+    pub flag: Arc<WatchFlag>,
+}
+
+/// What a blocking command answers inside MULTI when there is nothing.
+pub fn nil(block: &Block, out: &mut Reply) {
+    match block.nil {
+        Nil::Bulk => out.null(),
+        Nil::Array => out.null_array(),
     }
 }
 

@@ -1,47 +1,20 @@
-//! Cores, sessions, and everything between a socket and a keyspace.
+//! A node: opens its data, listens, starts its threads, and stops them.
 //!
 //! ```text
-//!   socket ─► session ─► commands (table) ─► route ─┬─► run here            (region of this core)
-//!                 ▲                                 ├─► batch to one core   (cores::batch)
-//!                 │                                 └─► hold regions, run   (cores::lend)
-//!                 └──────────── replies in request order ◄───────┘
+//!   start     memory, durable, cluster; load a dump; stop
+//!   signals   SIGTERM and SIGINT
 //! ```
 //!
-//! One pinned thread per core ([`cores`]), one task per connection ([`session`]). What a core owns,
-//! only that core touches; cores talk by message. What all cores share ([`Shared`]) is either
-//! read-mostly (settings, table) or off the hot path (client registry, slow log).
-//!
-//! Session commands (`CLIENT`, `CONFIG`, `MULTI` …) are rows and functions in [`family`], in the
-//! shape [`SessionCommand`] gives them; all other commands come from the `command` crate.
+//! Everything else is in the crates it puts together: threads and regions in `runtime`, connections in `session`, commands about
+//! the server in `admin`, HTTP and gRPC in `gateway`, dumps in `dump`.
 
-pub mod clients;
-pub mod cluster;
-pub mod commands;
-pub mod cores;
-pub mod durable;
-pub mod family;
-pub mod http;
-pub mod importing;
-pub mod latency;
-mod listener;
-pub mod loading;
-pub mod log;
-pub mod memory;
-pub mod reaper;
-pub mod save_status;
-pub mod saving;
-pub mod session;
-pub mod settings;
-mod shared;
-pub mod shutdown;
-pub mod slowlog;
-pub mod snapshotting;
-pub mod stats;
-pub mod tables;
+mod signals;
+mod start;
 
-pub use commands::{Commands, Later, SessionCommand, SessionRun};
-pub use cores::{Core, Server, StartError, start, start_durable};
-pub use durable::Stores;
-pub use session::Session;
-pub use settings::Settings;
-pub use shared::Shared;
+pub use runtime::cluster;
+pub use runtime::{Shared, Stores};
+pub use session::Commands;
+pub use settings::{self, Settings, log};
+pub use signals::on_signals;
+pub use start::{Server, StartError, commands, import, start, start_cluster, start_durable};
+pub use stats::memory;

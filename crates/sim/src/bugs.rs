@@ -35,10 +35,20 @@ pub enum Bug {
     DoubtIsNo,
     /// The numbers of requests are forgotten: a retry is done again.
     ForgetRequests,
+    /// An effect batch is kept, and its client is told that it is not: it is done again.
+    EffectTwice,
+    /// Another entry took the place of an effect batch in the log, and its client is told that it is kept.
+    LosePlace,
+    /// A blocked client that was served stands in line once more.
+    ServeTwice,
+    /// A region that was lent comes home without knowing the members that came and went.
+    StaleEpoch,
+    /// The entries of one commit are several records of the log.
+    TornCommit,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 19] = [
         Bug::SkipFsync,
         Bug::ServeWithoutLease,
         Bug::ApplyTwice,
@@ -53,5 +63,10 @@ impl Bug {
         Bug::SwapReplies,
         Bug::DoubtIsNo,
         Bug::ForgetRequests,
+        Bug::EffectTwice,
+        Bug::LosePlace,
+        Bug::ServeTwice,
+        Bug::StaleEpoch,
+        Bug::TornCommit,
     ];
 }

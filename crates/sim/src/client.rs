@@ -4,11 +4,12 @@
 //! certainly did nothing. An answer that does not come in time leaves the outcome unknown, and the
 //! session goes on with something else, as a real one would after an error.
 //!
-//! Keys of a region: registers (`r`), logs of unique tokens (`l`), counters (`c`), which the history
-//! records, and others of every type (`n`), on which only the digests of the replicas look.
+//! Keys of a region: registers (`r`), logs of unique tokens (`l`), counters (`c`), sets (`s`) and lists (`p`)
+//! of unique tokens, which the history records, and others of every type (`n`), on which only the digests of
+//! the replicas look.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::history::{Action, Seen};
 use crate::row_calls::{Column, RowAct};
@@ -27,6 +28,29 @@ pub struct Request {
     pub is_read: bool,
     /// Whoever is asked may answer, if it knows enough (READONLY).
     pub anywhere: bool,
+    pub how: How,
+}
+
+/// How a node runs a request that writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum How {
+    /// The log of its region has its commands.
+    #[default]
+    Log,
+    /// The logs of its regions have what it changed.
+    Effect,
+    /// As [`How::Effect`], if nobody has changed its first key since that was read, some time before.
+    Watch,
+    /// It waits for an element.
+    Block,
+}
+
+/// What a session chose to do: the region it asks about, what the history records, the commands.
+pub struct Choice {
+    pub region: u64,
+    pub actions: Vec<(String, Action)>,
+    pub commands: Vec<Words>,
+    pub how: How,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +61,8 @@ pub enum Answer {
     Moved(Option<u64>),
     /// Not now. Nothing happened.
     Refused,
+    /// A watched key has changed, so nothing happened.
+    Aborted,
 }
 
 /// A call under way.
@@ -101,15 +127,72 @@ impl Session {
     }
 
     /// A call that changes nothing.
-    pub fn choose_read(&mut self) -> (u64, Vec<(String, Action)>, Vec<Words>) {
+    pub fn choose_read(&mut self) -> Choice {
         let region = self.rng.u64(1..=self.regions);
         let key = key('r', region, self.rng.usize(..self.keys));
-        let commands = vec![words(&key, &Action::Get)];
-        (region, vec![(key, Action::Get)], commands)
+        Choice::new(region, vec![(key, Action::Get)], How::Log)
     }
 
-    /// A new call: its region, and what it does; nothing to be recorded if it is noise.
-    pub fn choose(&mut self) -> (u64, Vec<(String, Action)>, Vec<Words>) {
+    /// A new call; nothing to be recorded if it is noise. `is_alone`: a call may be about several regions.
+    pub fn choose(&mut self, is_alone: bool) -> Choice {
+        let mut choice = match self.rng.u32(..10) {
+            0 | 1 => self.choose_pool(),
+            2 => {
+                let region = self.rng.u64(1..=self.regions);
+                let register = key('r', region, self.rng.usize(..self.keys));
+                let swap = Action::Swap(self.value());
+                return Choice::new(region, vec![(register, swap)], How::Watch);
+            }
+            _ => self.choose_one(),
+        };
+        let is_read = choice.actions.iter().all(|(_, action)| action.is_read());
+        if choice.how != How::Log || is_read {
+            return choice;
+        }
+        if is_alone && self.rng.bool() {
+            let others: Vec<Choice> = (0..4).map(|_| self.choose_one()).collect();
+            let writes_elsewhere = |other: &Choice| {
+                let writes = other.actions.iter().any(|(_, action)| !action.is_read());
+                writes && other.region != choice.region
+            };
+            let mut others = others.into_iter();
+            let Some(other) = others.find(writes_elsewhere) else {
+                return choice;
+            };
+            let is_other = |(key, _): &(String, Action)| {
+                let mut these = choice.actions.iter();
+                these.all(|(of, _)| of != key)
+            };
+            if other.actions.iter().all(is_other) {
+                choice.actions.extend(other.actions);
+                choice.commands.extend(other.commands);
+            }
+            choice.how = How::Effect;
+        } else if self.rng.u32(..4) == 0 {
+            choice.how = How::Effect;
+        }
+        choice
+    }
+
+    /// A token is put into a set or a list, or taken out of it.
+    fn choose_pool(&mut self) -> Choice {
+        let region = self.rng.u64(1..=self.regions);
+        let kind = *self.rng.choice(&['s', 'p']).unwrap_or(&'s');
+        let pool = key(kind, region, self.rng.usize(..self.keys));
+        let (action, how) = match (self.rng.u32(..5), kind) {
+            (0..3, _) => (Action::Put(self.value()), How::Log),
+            (_, 's') => (Action::Pull, How::Effect),
+            (3, _) => (Action::Pull, How::Log),
+            _ => (Action::Pull, How::Block),
+        };
+        let mut choice = Choice::new(region, vec![(pool.clone(), action)], how);
+        if how == How::Block {
+            choice.commands = vec![split(&format!("BLPOP {pool} 0"))];
+        }
+        choice
+    }
+
+    fn choose_one(&mut self) -> Choice {
         let region = self.rng.u64(1..=self.regions);
         let nth = self.rng.usize(..self.keys);
         let register = key('r', region, nth);
@@ -136,11 +219,14 @@ impl Session {
                 }
                 both
             }
-            _ => return (region, Vec::new(), self.noise(region)),
+            _ => {
+                let noise = self.noise(region);
+                let mut choice = Choice::new(region, Vec::new(), How::Log);
+                choice.commands = noise;
+                return choice;
+            }
         };
-        let commands = actions.iter().map(|(key, action)| words(key, action));
-        let commands = commands.collect();
-        (region, actions, commands)
+        Choice::new(region, actions, How::Log)
     }
 
     /// A call on a row: its region and key, what it does, and its number if it has one.
@@ -192,7 +278,7 @@ impl Session {
 
     /// Commands of all types, on few keys; what they answer is nobody's business.
     fn noise(&mut self, region: u64) -> Vec<Words> {
-        let mut commands = Vec::new();
+        let (mut commands, region) = (Vec::new(), tag(region));
         for _ in 0..self.rng.usize(1..4) {
             let (small, number) = (self.rng.u32(..8), self.rng.u32(..1000));
             let value = self.value();
@@ -218,8 +304,44 @@ impl Session {
     }
 }
 
+impl Choice {
+    pub fn new(region: u64, actions: Vec<(String, Action)>, how: How) -> Choice {
+        let commands = actions.iter().map(|(key, action)| words(key, action));
+        Choice {
+            region,
+            commands: commands.collect(),
+            actions,
+            how,
+        }
+    }
+}
+
+/// The hash tag of the keys of a region: in braces, a number whose slot belongs to it.
+pub fn tag(region: u64) -> &'static str {
+    static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let slot =
+            |number: &u64| u64::from(base::slot::slot_of(format!("{{{number}}}").as_bytes()));
+        let of_region = |region: u64| {
+            let is_its = |number: &u64| slot(number) % MOST_REGIONS == region % MOST_REGIONS;
+            (0..).find(is_its).unwrap_or_default()
+        };
+        let tags = (0..MOST_REGIONS).map(of_region);
+        tags.map(|number| format!("{{{number}}}")).collect()
+    });
+    TAGS.get(region as usize).map_or("{0}", String::as_str)
+}
+
+/// Regions of a run, at most.
+pub const MOST_REGIONS: u64 = 8;
+
 pub fn key(kind: char, region: u64, nth: usize) -> String {
-    format!("{kind}{region}.{nth}")
+    format!("{kind}{}.{nth}", tag(region))
+}
+
+/// The region of a key.
+pub fn region_of(key: &str) -> u64 {
+    let is_its = |region: &u64| key.contains(tag(*region));
+    (1..MOST_REGIONS).find(is_its).unwrap_or(1)
 }
 
 fn split(text: &str) -> Words {
@@ -235,7 +357,20 @@ pub fn words(key: &str, action: &Action) -> Words {
         Action::Append(token) => split(&format!("APPEND {key} {token}")),
         Action::Incr => split(&format!("INCR {key}")),
         Action::Take => split(&format!("GETDEL {key}")),
+        Action::Put(token) if key.starts_with('s') => split(&format!("SADD {key} {token}")),
+        Action::Put(token) => split(&format!("RPUSH {key} {token}")),
+        Action::Pull if key.starts_with('s') => split(&format!("SPOP {key}")),
+        Action::Pull => split(&format!("LPOP {key}")),
+        Action::All if key.starts_with('s') => split(&format!("SMEMBERS {key}")),
+        Action::All => split(&format!("LRANGE {key} 0 -1")),
     }
+}
+
+/// The last string of a reply, if it has one.
+fn last_bulk(text: &str) -> Option<&str> {
+    let mut lines = text.strip_suffix("\r\n")?.rsplit("\r\n");
+    let (last, head) = (lines.next()?, lines.next()?);
+    head.starts_with('$').then_some(last)
 }
 
 /// What a reply tells of the key; `None` if it is no answer to this.
@@ -246,7 +381,17 @@ pub fn read_reply(key: &str, action: &Action, reply: &[u8]) -> Option<Seen> {
     let word = first.get(1..)?;
     Some(match (action, kind) {
         (Action::Set(_), '+') => Seen::Nothing,
-        (Action::Append(_) | Action::Incr, ':') => Seen::Number(word.parse().ok()?),
+        (Action::Append(_) | Action::Incr | Action::Put(_), ':') => {
+            Seen::Number(word.parse().ok()?)
+        }
+        (Action::Pull, '$' | '*') if word == "-1" => Seen::Text(None),
+        (Action::Pull, '$' | '*') => Seen::Text(Some(last_bulk(text)?.into())),
+        (Action::All, '*') => {
+            let lines = rest.split("\r\n");
+            let items = lines.filter(|line| !line.is_empty() && !line.starts_with('$'));
+            Seen::Many(items.map(Into::into).collect())
+        }
+        (Action::Put(_) | Action::Pull | Action::All, _) => return None,
         (Action::Set(_) | Action::Append(_) | Action::Incr, _) => return None,
         (_, '$') if word == "-1" => Seen::Text(None),
         (_, '$') => {

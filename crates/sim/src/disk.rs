@@ -48,9 +48,11 @@ impl Disk {
         }
     }
 
-    pub fn write_log(&mut self, write: LogWrite) -> Result<(), LogError> {
-        self.waiting.push((write.region, write.number));
-        self.log.write(&[write], false)
+    /// Writes one record: all of it is there after a crash, or nothing.
+    pub fn write_log(&mut self, writes: Vec<LogWrite>) -> Result<(), LogError> {
+        let numbers = writes.iter().map(|write| (write.region, write.number));
+        self.waiting.extend(numbers);
+        self.log.write(&writes, false)
     }
 
     /// Whether a sync is to be begun; it then is for all that waits.

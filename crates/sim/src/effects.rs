@@ -12,7 +12,7 @@ use crate::check::agree::Applied;
 use crate::check::written::Cached;
 use crate::client::{Answer, Request};
 use crate::database::Ask;
-use crate::desk::Asker;
+use crate::heartbeats::Asker;
 use crate::state::Files;
 
 /// What a node does that others notice.
@@ -25,6 +25,8 @@ pub struct Effects {
     pub fetches: Vec<u64>,
     /// What takes a while: numbers of the node.
     pub works: Vec<u64>,
+    /// Messages between cores of the node: for which core.
+    pub mails: Vec<usize>,
     /// Snapshots made: region, for whom.
     pub snapshots: Vec<(u64, u64, SnapshotHead, Rc<Files>)>,
     pub facts: Vec<Fact>,
@@ -116,4 +118,8 @@ pub struct Known {
 pub struct Limits {
     pub keep_entries: u64,
     pub quiet_ticks: usize,
+    /// Rows that one effect batch may make.
+    pub most_change_bytes: usize,
+    /// The node has no peers.
+    pub is_alone: bool,
 }

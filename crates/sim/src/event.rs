@@ -8,8 +8,8 @@ use crate::client::{Answer, Request};
 use node::{MetaAnswer, MetaCall, Said};
 
 use crate::database::Statement;
-use crate::desk::Asker;
 use crate::faults::Fault;
+use crate::heartbeats::Asker;
 use crate::state::Files;
 
 pub enum Event {
@@ -44,6 +44,12 @@ pub enum Event {
         node: u64,
         life: u64,
         number: u64,
+    },
+    /// A core of a node has a message of another.
+    Mail {
+        node: u64,
+        life: u64,
+        core: usize,
     },
     Checkpoint {
         node: u64,
@@ -145,6 +151,7 @@ impl Event {
             | Event::Synced { node, life }
             | Event::Fetched { node, life, .. }
             | Event::Work { node, life, .. }
+            | Event::Mail { node, life, .. }
             | Event::Checkpoint { node, life }
             | Event::Beat { node, life }
             | Event::Reply { node, life, .. }

@@ -22,6 +22,23 @@ pub enum Action {
     Incr,
     /// `GETDEL`. All actions that find a value tell it, so a value nobody saw had no effect on others.
     Take,
+    /// A token, used once, is put into a set or a list.
+    Put(String),
+    /// Any token is taken out of a set, the first of a list.
+    Pull,
+    /// All tokens of a set or a list.
+    All,
+}
+
+impl Action {
+    pub fn is_read(&self) -> bool {
+        matches!(self, Action::Get | Action::All)
+    }
+
+    /// Whether its key is a set or a list of tokens.
+    pub fn is_of_pool(&self) -> bool {
+        matches!(self, Action::Put(_) | Action::Pull | Action::All)
+    }
 }
 
 /// What its reply told of the key.
@@ -31,6 +48,7 @@ pub enum Seen {
     Nothing,
     Text(Option<String>),
     Number(i64),
+    Many(Vec<String>),
 }
 
 #[derive(Debug, Clone)]
@@ -169,12 +187,16 @@ pub fn describe(call: &Call) -> String {
             Action::Append(token) => format!("APPEND {key} {token}"),
             Action::Incr => format!("INCR {key}"),
             Action::Take => format!("GETDEL {key}"),
+            Action::Put(token) => format!("put {token} into {key}"),
+            Action::Pull => format!("pull from {key}"),
+            Action::All => format!("all of {key}"),
         };
         let seen = match seen {
             Seen::Nothing => String::new(),
             Seen::Text(None) => " = nil".into(),
             Seen::Text(Some(text)) => format!(" = {text:?}"),
             Seen::Number(number) => format!(" = {number}"),
+            Seen::Many(all) => format!(" = {all:?}"),
         };
         text.push_str(&format!("  {action}{seen}"));
     }

@@ -9,12 +9,12 @@ use node::{MetaRecord, ReplicaRecord};
 
 use crate::bugs::Bug;
 use crate::clock::Clock;
-use crate::desk::Desk;
 use crate::disk::Disk;
 use crate::effects::{Effects, Known, Limits};
 use crate::event::Event;
+use crate::heartbeats::HeartbeatDriver;
 use crate::meta::Member;
-use crate::regions::Regions;
+use crate::regions::{CORES, Regions};
 use crate::state::remove_record;
 
 /// A tick of the server's timer.
@@ -47,7 +47,7 @@ pub struct Node {
     pub regions: Regions,
     /// Its member of meta, and how it talks to meta: if there is a meta service at all.
     pub meta: Option<Member>,
-    pub desk: Option<Desk>,
+    pub heartbeats: Option<HeartbeatDriver>,
     /// It never starts again.
     pub is_lost: bool,
     /// What came while it was paused.
@@ -77,7 +77,7 @@ impl Node {
             places: BTreeMap::new(),
             regions: Regions::new(0),
             meta: None,
-            desk: None,
+            heartbeats: None,
             is_lost: false,
             held: Vec::new(),
             slow_us: 0,
@@ -110,7 +110,7 @@ impl Node {
         for region in self.places.keys().copied().collect::<Vec<_>>() {
             self.open(region, true_us, out);
         }
-        self.open_desk(true_us, out);
+        self.start_heartbeats(true_us, out);
     }
 
     /// The process is gone; what the disk keeps is decided by chance.
@@ -125,7 +125,8 @@ impl Node {
     /// A replica that was removed is cleaned up.
     pub fn destroy(&mut self, region: u64) {
         let place = self.places.remove(&region);
-        let _ = self.regions.owned.remove(region as usize);
+        let core = self.regions.core_of(region);
+        let _ = self.regions.owned[core].remove(region as usize);
         self.regions.progress.set_region(region as usize, 0, 0);
         if let Some(place) = place {
             remove_record(&mut self.disk, region, place.record.replica);
@@ -137,8 +138,8 @@ impl Node {
     pub fn wipe(&mut self, told: u64) {
         self.disk = Disk::new(self.bug);
         self.places.clear();
-        let setup = self.desk.as_ref().map(|desk| desk.setup);
-        self.desk = setup.map(|setup| Desk::new(setup, told));
+        let setup = self.heartbeats.as_ref().map(|driver| driver.setup);
+        self.heartbeats = setup.map(|setup| HeartbeatDriver::new(setup, told, None));
     }
 
     /// Whether this replica is still on its disk, and knows there that this index is committed.
@@ -165,7 +166,8 @@ impl Node {
 
     /// The regions that are here.
     fn here(&self) -> Vec<u64> {
-        let places = self.regions.owned.places().map(|place| place as u64);
+        let places = self.regions.owned.iter().flat_map(|it| it.places());
+        let places = places.map(|place| place as u64);
         places
             .filter(|&region| self.replica(region).is_some())
             .collect()
@@ -186,26 +188,28 @@ impl Node {
             _ => None,
         };
         let here = self.here();
-        self.on_regions(true_us, out, |owned, cx, asked| {
-            if let Some(down) = down {
-                owned.on_node_down(down, cx, asked);
-            }
-            owned.tick(&heard, cx, asked);
-            for region in here {
-                owned.expire(region as usize, cx, asked);
-            }
-        });
+        for core in 0..CORES {
+            self.on_regions(core, true_us, out, |owned, cx, asked| {
+                if let Some(down) = down {
+                    owned.on_node_down(down, cx, asked);
+                }
+                owned.tick(&heard, cx, asked);
+                for &region in &here {
+                    owned.expire(region as usize, cx, asked);
+                }
+            });
+        }
         self.with_meta(true_us, out, |member, cx, asked| member.on_tick(cx, asked));
     }
 
     /// Time passes for SQL rows.
     pub fn tend(&mut self, true_us: u64, out: &mut Effects) {
         let here = self.here();
-        self.on_regions(true_us, out, |owned, cx, asked| {
-            for region in here {
+        for region in here {
+            self.on_region(region, true_us, out, |owned, cx, asked| {
                 owned.tend(region as usize, cx, asked);
-            }
-        });
+            });
+        }
     }
 
     /// A sync has ended.
@@ -231,7 +235,8 @@ impl Node {
         self.disk.flush();
         let regions: Vec<_> = self.regions.progress.regions().collect();
         for (place, region, applied) in regions {
-            self.regions.owned.on_cut(place, applied, u64::MAX);
+            let core = self.regions.core_of(place as u64);
+            self.regions.owned[core].on_cut(place, applied, u64::MAX);
             let unneeded = self.regions.progress.unneeded(place);
             if unneeded > 0
                 && let Err(error) = self.disk.truncate_log(region, unneeded)

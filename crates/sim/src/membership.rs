@@ -28,7 +28,7 @@ impl World {
         if at.status != Status::Up {
             return None;
         }
-        at.on_regions(now_us, &mut out, |owned, cx, asked| {
+        at.on_region(region, now_us, &mut out, |owned, cx, asked| {
             let member = owned.member_mut(region as usize);
             result = member.map(|member| what(&mut member.replica));
             owned.drive(region as usize, cx, asked);

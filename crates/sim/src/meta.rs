@@ -1,7 +1,7 @@
 //! The member of meta on a simulated node: `node::MetaMember`, the very code a server's thread "meta"
 //! calls, with what it asks for carried out on a simulated disk and network.
 //!
-//! Nothing here decides anything about meta (`server::cluster::meta_thread` does the same with threads
+//! Nothing here decides anything about meta (`runtime::cluster::meta_thread` does the same with threads
 //! and sockets).
 
 use std::cell::{Cell, RefCell};
@@ -18,8 +18,8 @@ use replica::{Ready, Replica};
 
 use crate::bugs::Bug;
 use crate::check::agree::Applied;
-use crate::desk::{Asker, machine_of};
 use crate::effects::{Effects, Fact};
+use crate::heartbeats::{Asker, machine_of};
 use crate::machine::Node;
 use crate::trace::hash_of;
 
@@ -105,19 +105,20 @@ impl MetaObserver for Observer {
 impl Node {
     /// Opens the member of meta from what the disk has of it.
     pub(crate) fn open_meta(&mut self, kept: MetaRecord, true_us: u64, out: &mut Effects) {
-        let Some(desk) = &self.desk else {
+        let clock_ms = self.now_ms(true_us);
+        let Some(driver) = &mut self.heartbeats else {
             return;
         };
         let open = OpenMeta {
             log: &*self.disk.log,
-            node: desk.node_id(),
-            founder: desk.founder.clone(),
+            node: driver.node_id(),
+            founder: driver.founder.take(),
             pace: Pace {
-                keep_entries: desk.setup.keep_entries,
+                keep_entries: driver.setup.keep_entries,
                 ..Pace::default()
             },
             keep_after: KEEP_AFTER,
-            clock_ms: self.now_ms(true_us),
+            clock_ms,
             seed: self.rng.u64(..),
         };
         let opened = open.open(kept, |config| {
@@ -147,7 +148,7 @@ impl Node {
         out: &mut Effects,
         what: impl FnOnce(&mut Member, &MetaContext<'_>, &mut MetaEffects<Asker>),
     ) {
-        let (Some(mut member), Some(desk)) = (self.meta.take(), &self.desk) else {
+        let (Some(mut member), Some(driver)) = (self.meta.take(), &self.heartbeats) else {
             return;
         };
         let observer = Observer::default();
@@ -155,7 +156,7 @@ impl Node {
         let cx = MetaContext {
             now_ms: self.clock.wall_ms(true_us),
             clock_ms: self.now_ms(true_us),
-            limits: desk.setup.limits,
+            limits: driver.setup.limits,
             rows: &*rows,
             log: &*log,
             pause: || {},
@@ -190,7 +191,7 @@ impl Node {
         out: &mut Effects,
     ) {
         for write in asked.writes.drain(..) {
-            if let Err(error) = self.disk.write_log(write) {
+            if let Err(error) = self.disk.write_log(vec![write]) {
                 out.failure = Some(error.to_string());
             }
         }

@@ -4,9 +4,9 @@
 use base::cluster::META_REGION;
 
 use crate::check::placed;
-use crate::desk::{Asker, CALL_US, Desk};
 use crate::effects::Effects;
 use crate::event::Event;
+use crate::heartbeats::{Asker, CALL_US, HeartbeatDriver};
 use crate::machine::{Node, Status};
 use crate::meta::Setup;
 use crate::world::World;
@@ -27,14 +27,13 @@ impl World {
         });
         let told = self.plan.nodes.max(id);
         node.catalogue = self.catalogue.clone();
-        node.desk = setup.map(|setup| Desk::new(setup, told));
+        let init = (id == 1).then_some(meta::state::Settings {
+            replicas: WANTED as u32,
+            regions: self.plan.regions as u32,
+            meta_replicas: WANTED as u32,
+        });
+        node.heartbeats = setup.map(|setup| HeartbeatDriver::new(setup, told, init));
         if id == 1 {
-            let settings = meta::state::Settings {
-                replicas: WANTED as u32,
-                regions: self.plan.regions as u32,
-                meta_replicas: WANTED as u32,
-            };
-            node.found(0xC1, settings);
             self.directory.insert(1, 1);
         }
         self.nodes.push(node);
@@ -103,7 +102,7 @@ impl World {
     }
 
     /// Calls, replies and news leave a node; its next heartbeat is planned.
-    pub(crate) fn carry_out_desk(&mut self, node: u64, out: &mut Effects) {
+    pub(crate) fn carry_out_calls(&mut self, node: u64, out: &mut Effects) {
         let life = self.nodes[node as usize - 1].life;
         for (to, ticket, call) in out.calls.drain(..) {
             let asker = Asker {
@@ -151,14 +150,18 @@ impl World {
         if out.is_news {
             at.nudge(now_us);
         }
-        let Some(desk) = &mut at.desk else {
+        let clock_ms = at.now_ms(now_us);
+        let Some(driver) = &mut at.heartbeats else {
             return;
         };
-        if let Some(next_us) = desk.next_us
-            && desk.planned_us != Some(next_us)
+        if let Some(due_ms) = driver.due_ms()
+            && driver
+                .planned
+                .is_none_or(|(planned_ms, _)| planned_ms != due_ms)
         {
-            desk.planned_us = Some(next_us);
-            self.after(next_us.saturating_sub(now_us), Event::Beat { node, life });
+            let wait_us = at.clock.true_us(due_ms.saturating_sub(clock_ms) * 1000);
+            driver.planned = Some((due_ms, now_us + wait_us));
+            self.after(wait_us, Event::Beat { node, life });
         }
     }
 

@@ -94,6 +94,8 @@ impl Plan {
             limits: Limits {
                 keep_entries: *rng.choice(&[1, 5, 50]).unwrap_or(&5),
                 quiet_ticks: *rng.choice(&[0, 3, 30]).unwrap_or(&30),
+                most_change_bytes: *rng.choice(&[400, 2000, usize::MAX]).unwrap_or(&usize::MAX),
+                is_alone: false,
             },
             anywhere: *rng.choice(&[0, 0, 20, 60]).unwrap_or(&0),
             checkpoint_us: *rng
@@ -126,13 +128,38 @@ impl Plan {
         plan.with_faults(&faults, 300_000)
     }
 
-    /// What `make sim` runs: with a meta service, with tables, with neither.
+    /// What `make sim` runs: with a meta service, with tables, with neither, and a node that is alone.
     pub fn of_seed(seed: u64) -> Plan {
-        match seed % 3 {
+        match seed % 4 {
             0 => Plan::of_meta(seed),
             1 => Plan::of_tables(seed),
+            2 => Plan::of_one_node(seed),
             _ => Plan::new(seed),
         }
+    }
+
+    /// One node without peers: its commands may be about several regions.
+    pub fn of_one_node(seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        let rng = &mut fastrand::Rng::with_seed(seed ^ 0xa10e);
+        (plan.nodes, plan.replicas) = (1, 1);
+        plan.regions = rng.u64(1..=4);
+        (plan.limits.is_alone, plan.anywhere) = (true, 0);
+        let mut faults = vec![Kind::Crash, Kind::PowerCut];
+        for kind in [
+            Kind::Crash,
+            Kind::Pause,
+            Kind::ClockJump,
+            Kind::ClockRate,
+            Kind::SlowDisk,
+            Kind::FailingDisk,
+            Kind::Lull,
+        ] {
+            if rng.bool() {
+                faults.push(kind);
+            }
+        }
+        plan.with_faults(&faults, 1_000_000)
     }
 
     /// Rows of tables beside everything else, and a database that has its own troubles.

@@ -2,10 +2,10 @@
 //! it asks for carried out on a simulated disk and network.
 //!
 //! Nothing here decides anything about a region. A core of the server does the same with threads and
-//! sockets (`server::cores::effects`).
+//! sockets (`runtime::cores::effects`).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
@@ -14,47 +14,57 @@ use base::Refusal;
 use keyspace::Tuning;
 use keyspace::rows::{self, RowStore, Tier};
 use node::{
-    Access, Again, Batch, BatchBox, Context, Effects as Asked, Executing, Host, Load, Map, Outcome,
-    OwnedRegions, Peers, Places, Progress, READS, Ran, ReplicaRecord, Requester, Seeds, Served,
-    Specs, refusal_of,
+    Claim, Context, Effects as Asked, Executing, HeldLoad, Host, Load, LogJob, Map, Outcome,
+    OwnedRegions, Peers, Places, Progress, READS, Region, ReplicaRecord, Requester, Said, Seeds,
+    Served, Specs, Waiter, refusal_of,
 };
-use replica::{Fetch, Ready, Replica, SnapshotHead};
+use replica::{Fetch, LogError, Ready, Replica, SnapshotHead};
 use table::RowId;
 use table::leader::End;
 
 use crate::bugs::Bug;
 use crate::check::agree::Applied;
 use crate::check::written::Cached;
-use crate::client::{Answer, Request};
+use crate::client::{MOST_REGIONS, Request, tag};
 use crate::effects::{Effects, Fact};
 use crate::machine::Node;
+use crate::mail::Mail;
+use crate::requests::Waiting;
 use crate::state::{self, Files};
 use crate::trace::hash_of;
 
-static SPECS: LazyLock<Specs> =
+pub static SPECS: LazyLock<Specs> =
     LazyLock::new(|| Specs::new(command::family::ALL.iter().copied().flatten().copied()));
-static TUNING: LazyLock<Tuning> = LazyLock::new(Tuning::default);
+pub static TUNING: LazyLock<Tuning> = LazyLock::new(Tuning::default);
 
 /// Places of a node; a region's place is its id.
 const PLACES: usize = 64;
+/// Cores of a node: they lend each other their regions.
+pub const CORES: usize = 2;
 
 /// What a node has of its regions in memory.
 pub struct Regions {
-    pub owned: OwnedRegions,
+    /// By core.
+    pub owned: Vec<OwnedRegions>,
     map: Map,
+    /// Messages for each core.
+    pub(crate) mail: Vec<VecDeque<Mail>>,
     seeds: Seeds,
     pub progress: Arc<Progress>,
-    client: Arc<Requester>,
+    pub(crate) client: Arc<Requester>,
     /// Under way, by their tickets.
-    requests: BTreeMap<usize, Request>,
-    last_ticket: usize,
+    pub(crate) requests: BTreeMap<usize, Request>,
+    pub(crate) waiting: BTreeMap<usize, Waiting>,
+    pub(crate) last_ticket: usize,
     /// Of each region, at most one.
     fetches: BTreeMap<u64, Fetch>,
     /// What takes a while, by number.
     works: BTreeMap<u64, Work>,
     last_work: u64,
-    /// Writes of the log by which a job of this node ends: region and number.
-    jobs: BTreeSet<(u64, u64)>,
+    /// Writes of the log by which a job of a core ends: region and number.
+    jobs: BTreeMap<(u64, u64), Job>,
+    /// What databases said about regions that are lent.
+    pub(crate) unheard: Vec<((u64, u64, u64), Said)>,
     /// Members to which a snapshot is on its way.
     pub sending: BTreeSet<u64>,
     /// By region: the index whose digest was told.
@@ -63,20 +73,49 @@ pub struct Regions {
     pub(crate) cached: BTreeMap<u64, BTreeMap<RowId, Cached>>,
 }
 
+/// A job for the log.
+enum Job {
+    /// Entries that this core proposed.
+    Ours(usize),
+    /// A commit of this core, with this ticket.
+    Commit(usize, usize),
+    /// A part of such a commit, which ends with another write.
+    PartOfCommit,
+}
+
 /// Something that takes a while.
-enum Work {
+pub(crate) enum Work {
     Load(Load),
+    /// A group of effect requests of this core needs rows.
+    LoadHeld(usize, HeldLoad),
     /// The store was busy.
     Retry(u64),
+    RetryCommit(usize, usize),
+    /// Lines of blocked clients of this core are to be served.
+    ServeLines(usize),
     Install(u64, SnapshotHead),
+    /// A client that watches a key sends EXEC.
+    Exec(usize),
+    /// A blocked client has waited long enough.
+    TimeOut(usize),
 }
 
 impl Regions {
     pub fn new(seed: u64) -> Regions {
-        let map = Map::of_cluster(1, Arc::new(Places::default()));
+        let places = Places::default();
+        for region in 1..MOST_REGIONS {
+            let slot = base::slot::slot_of(tag(region).as_bytes());
+            places.set(slot, slot, region as usize);
+        }
+        let map = Map::of_cluster(CORES, Arc::new(places));
         Regions {
-            owned: OwnedRegions::of(&map, 0, Vec::new()),
+            owned: (0..CORES)
+                .map(|core| OwnedRegions::of(&map, core, Vec::new()))
+                .collect(),
             map,
+            mail: (0..CORES).map(|_| VecDeque::new()).collect(),
+            waiting: BTreeMap::new(),
+            unheard: Vec::new(),
             seeds: Seeds::new(seed),
             progress: Arc::new(Progress::new(PLACES)),
             client: Arc::new(Requester::new(1)),
@@ -85,14 +124,36 @@ impl Regions {
             fetches: BTreeMap::new(),
             works: BTreeMap::new(),
             last_work: 0,
-            jobs: BTreeSet::new(),
+            jobs: BTreeMap::new(),
             sending: BTreeSet::new(),
             digested: BTreeMap::new(),
             cached: BTreeMap::new(),
         }
     }
 
-    fn work(&mut self, work: Work, out: &mut Effects) {
+    /// The core that owns a region.
+    pub fn core_of(&self, region: u64) -> usize {
+        self.map.core_of(region as usize)
+    }
+
+    /// A region, if it is not lent.
+    pub fn region(&self, region: u64) -> Option<&Region> {
+        self.owned
+            .get(self.core_of(region))?
+            .region(region as usize)
+    }
+
+    pub fn region_mut(&mut self, region: u64) -> Option<&mut Region> {
+        let core = self.core_of(region);
+        self.owned.get_mut(core)?.region_mut(region as usize)
+    }
+
+    /// All regions that are not lent.
+    pub fn present(&mut self) -> impl Iterator<Item = &mut Region> {
+        self.owned.iter_mut().flat_map(|owned| owned.present())
+    }
+
+    pub(crate) fn work(&mut self, work: Work, out: &mut Effects) {
         self.last_work += 1;
         self.works.insert(self.last_work, work);
         out.works.push(self.last_work);
@@ -161,9 +222,21 @@ impl Host for Process<'_> {
 }
 
 impl Node {
-    /// Lets the regions handle something, and carries out what they ask for.
+    /// As [`Node::on_regions`], of the core that owns a region.
+    pub fn on_region<T>(
+        &mut self,
+        region: u64,
+        true_us: u64,
+        out: &mut Effects,
+        handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Asked) -> T,
+    ) -> T {
+        self.on_regions(self.regions.core_of(region), true_us, out, handle)
+    }
+
+    /// Lets the regions of a core handle something, and carries out what they ask for.
     pub fn on_regions<T>(
         &mut self,
+        core: usize,
         true_us: u64,
         out: &mut Effects,
         handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Asked) -> T,
@@ -172,27 +245,30 @@ impl Node {
         let is_busy = self.rng.u32(..100) == 0;
         self.disk.rows.is_busy.store(is_busy, Ordering::Relaxed);
         let mut asked = Asked::default();
-        let result = self.handle(true_us, out, &mut asked, handle);
+        let result = self.handle(core, true_us, out, &mut asked, handle);
         for _ in 0..1000 {
-            self.handle(true_us, out, &mut asked, |owned, cx, asked| {
+            self.handle(core, true_us, out, &mut asked, |owned, cx, asked| {
+                if std::mem::take(&mut asked.has_changes) {
+                    owned.on_changes(cx, asked);
+                }
                 owned.propose_queued(cx, asked);
                 owned.drive_logged(cx, asked);
                 owned.outgoing.flush(asked);
             });
-            (asked.wakes, asked.has_changes) = (false, false);
+            asked.wakes = false;
             asked.applied.clear();
             if asked.is_empty() || out.failure.is_some() {
                 break;
             }
             let now = std::mem::take(&mut asked);
-            self.carry_out(now, &mut asked, true_us, out);
+            self.carry_out(core, now, &mut asked, true_us, out);
         }
         if !asked.is_empty() && out.failure.is_none() {
             out.failure = Some("one event led to another without an end".into());
         }
         self.disk.rows.is_busy.store(false, Ordering::Relaxed);
         if self.rng.u32(..4) > 0 {
-            self.handle(true_us, out, &mut asked, |owned, cx, _| {
+            self.handle(core, true_us, out, &mut asked, |owned, cx, _| {
                 owned.settle_all(cx)
             });
             self.tell_digests(out);
@@ -205,6 +281,7 @@ impl Node {
 
     fn handle<T>(
         &mut self,
+        core: usize,
         true_us: u64,
         out: &mut Effects,
         asked: &mut Asked,
@@ -226,25 +303,31 @@ impl Node {
             clock_ms: self.now_ms(true_us),
             seeds: &self.regions.seeds,
             rows: Some(&rows),
-            is_cluster: true,
-            most_change_bytes: usize::MAX,
+            is_cluster: !self.limits.is_alone,
+            most_change_bytes: self.limits.most_change_bytes,
             catalogue: &self.catalogue.catalogue,
             host: &process,
         };
-        let mut owned = std::mem::replace(
-            &mut self.regions.owned,
-            OwnedRegions::of(&self.regions.map, 0, Vec::new()),
-        );
+        let empty = OwnedRegions::of(&self.regions.map, core, Vec::new());
+        let mut owned = std::mem::replace(&mut self.regions.owned[core], empty);
         let result = handle(&mut owned, &cx, asked);
         out.facts.append(&mut process.facts.borrow_mut());
         out.is_news |= *process.is_news.borrow();
         let failure = process.failure.borrow_mut().take();
         out.failure = failure.or(out.failure.take());
-        self.regions.owned = owned;
+        self.regions.owned[core] = owned;
         result
     }
 
-    fn carry_out(&mut self, mut now: Asked, asked: &mut Asked, true_us: u64, out: &mut Effects) {
+    fn carry_out(
+        &mut self,
+        core: usize,
+        mut now: Asked,
+        asked: &mut Asked,
+        true_us: u64,
+        out: &mut Effects,
+    ) {
+        asked.has_changes |= now.has_changes;
         if self.bug == Bug::SwapReplies
             && let [(one, Outcome::Done), (two, Outcome::Done), ..] = &mut now.settled[..]
         {
@@ -256,13 +339,8 @@ impl Node {
                 let writes = job.writes.iter();
                 early.extend(writes.map(|write| (write.region as usize, write.number)));
             }
-            if let (true, Some(last)) = (job.is_ours, job.writes.last()) {
-                self.regions.jobs.insert((last.region, last.number));
-            }
-            for write in job.writes {
-                if let Err(error) = self.disk.write_log(write) {
-                    out.failure = Some(error.to_string());
-                }
+            if let Err(error) = self.append(core, job) {
+                out.failure = Some(error.to_string());
             }
         }
         let messages = now.messages.into_iter();
@@ -273,9 +351,10 @@ impl Node {
             out.fetches.push(place as u64);
         }
         for (waiter, served) in now.served {
-            if let Served::Reply(_) | Served::LeaderChanged = served {
-                waiter.claim.served();
+            if self.bug == Bug::ServeTwice && matches!(served, Served::Reply(_)) {
+                self.put_in_line_again(&waiter);
             }
+            self.on_served(&waiter, served, out);
         }
         for (batch, outcome) in now.settled {
             self.on_settled(&batch, &outcome, out);
@@ -283,6 +362,43 @@ impl Node {
         for load in now.loads {
             self.regions.work(Work::Load(load), out);
         }
+        for load in now.held_loads {
+            self.regions.work(Work::LoadHeld(core, load), out);
+        }
+        for ticket in now.busy_commits {
+            self.regions.work(Work::RetryCommit(core, ticket), out);
+        }
+        if now.serves_soon {
+            self.regions.work(Work::ServeLines(core), out);
+        }
+        for borrow in now.borrows {
+            self.send_borrow(core, borrow, out);
+        }
+        for (owner, regions) in now.returns {
+            self.send(owner, Mail::Return(regions), out);
+        }
+        for (owner, batch) in now.effect_batches {
+            self.send(owner, Mail::Keep(Box::new(batch)), out);
+        }
+        let mut fates = Vec::new();
+        for (to, ticket, fate) in now.fates {
+            match to == core {
+                true => fates.push((ticket, fate)),
+                false => self.send(to, Mail::Fate { ticket, fate }, out),
+            }
+        }
+        let mut granted = Vec::new();
+        for grant in now.grants {
+            match grant.core == core {
+                true => granted.push(grant),
+                false => self.send_grant(grant, out),
+            }
+        }
+        let unheard = match now.returned.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.regions.unheard),
+        };
+        let mut still_unheard = Vec::new();
         for place in now.busy {
             self.regions.work(Work::Retry(place as u64), out);
         }
@@ -297,6 +413,20 @@ impl Node {
         }
         let again = |owned: &mut OwnedRegions, cx: &Context<'_>, asked: &mut Asked| {
             owned.on_logged(&early, true, cx, asked);
+            for (ticket, fate) in fates {
+                owned.on_fate(ticket, fate, cx, asked);
+            }
+            for grant in granted {
+                owned.on_lent(grant.ticket, grant.regions, cx, asked);
+            }
+            for ((region, write_back, number), said) in unheard {
+                let whose = (region as usize, write_back, number);
+                let said = match cx.map.core_of(region as usize) == core {
+                    true => owned.on_sql(whose, said, cx, asked),
+                    false => Some(said),
+                };
+                still_unheard.extend(said.map(|said| ((region, write_back, number), said)));
+            }
             for (ticket, may_read) in now.reads {
                 debug_assert!(ticket > READS, "nobody else waits");
                 owned.resume_read(ticket, may_read, cx, asked);
@@ -317,104 +447,89 @@ impl Node {
             }
             refused
         };
-        let refused = self.handle(true_us, out, asked, again);
+        let refused = self.handle(core, true_us, out, asked, again);
+        self.regions.unheard.extend(still_unheard);
         for batch in refused {
-            self.on_settled(&batch, &Outcome::TryAgain, out);
-        }
-    }
-
-    /// A batch is over: its client is told, unless nobody knows what became of it.
-    fn on_settled(&mut self, batch: &Batch, outcome: &Outcome, out: &mut Effects) {
-        let Some(request) = self.regions.requests.remove(&batch.ticket) else {
-            return;
-        };
-        let answer = match outcome {
-            Outcome::Done => {
-                let bytes = batch.replies.as_bytes();
-                let starts = std::iter::once(0).chain(batch.ends.iter().copied());
-                let replies = starts.zip(&batch.ends);
-                let replies: Vec<Vec<u8>> = replies
-                    .map(|(start, &end)| bytes.get(start..end).unwrap_or_default().to_vec())
-                    .collect();
-                let is_refused = |reply: &Vec<u8>| {
-                    reply.starts_with(b"-TRYAGAIN") || reply.starts_with(b"-SQLDOWN")
-                };
-                match replies.iter().all(is_refused) && !replies.is_empty() {
-                    true => Answer::Refused,
-                    false => Answer::Done(replies),
-                }
-            }
-            Outcome::InDoubt if self.bug != Bug::DoubtIsNo => return,
-            Outcome::TooLarge | Outcome::Refused(_) => Answer::Refused,
-            Outcome::Unserved(_) | Outcome::TryAgain | Outcome::InDoubt => {
-                let region = self.regions.owned.region(batch.region);
-                let member = region.and_then(|region| region.member.as_deref());
-                Answer::Moved(member.and_then(|member| member.replica.leader()))
-            }
-        };
-        out.answers.push((request, answer));
-    }
-
-    /// A client asks for something.
-    pub fn on_request(&mut self, request: Request, true_us: u64, out: &mut Effects) {
-        let bug = self.bug;
-        let regions = &mut self.regions;
-        regions.last_ticket += 1;
-        let mut batch = Batch::new(0, 0, regions.client.clone());
-        batch.ticket = regions.last_ticket;
-        batch.region = request.region as usize;
-        batch.writes = !request.is_read;
-        batch.together = batch.writes;
-        batch.readonly = request.anywhere;
-        for words in request.commands.iter() {
-            let words = match bug {
-                Bug::ForgetRequests => &without_request(words),
-                _ => words,
-            };
-            batch.commands.push_all(words.iter().map(|word| &**word));
-            let args = batch.commands.args(batch.commands.len() - 1);
-            let Ok((number, row)) = SPECS.table.resolve(&args) else {
-                out.answers.push((request, Answer::Refused));
-                return;
-            };
-            batch.heads.push((SPECS.stat_number(number, row) as u16, 0));
-        }
-        if bug == Bug::ServeWithoutLease && request.is_read && self.leads(request.region).is_some()
-        {
-            let ticket = batch.ticket;
-            self.regions.requests.insert(ticket, request);
-            let batch = self.on_regions(true_us, out, |owned, cx, _| {
-                read_without_barrier(owned, batch, cx)
-            });
-            return self.on_settled(&batch, &Outcome::Done, out);
-        }
-        let ticket = batch.ticket;
-        let is_read = request.is_read;
-        self.regions.requests.insert(ticket, request);
-        let refused = self.on_regions(true_us, out, |owned, cx, asked| match is_read {
-            true => {
-                owned.read(batch, cx, asked);
-                None
-            }
-            false => owned.enqueue(batch),
-        });
-        if let Some(batch) = refused {
             self.on_settled(&batch, &Outcome::TryAgain, out);
         }
     }
 
     /// Writes of the log are on disk.
     pub fn on_written(&mut self, done: Vec<(u64, u64)>, true_us: u64, out: &mut Effects) {
-        let mut numbers = Vec::new();
+        let mut numbers = vec![Vec::new(); CORES];
+        let mut commits = Vec::new();
         for (region, number) in done {
-            if self.regions.jobs.remove(&(region, number)) {
-                self.regions.owned.outgoing.note_written();
+            match self.regions.jobs.remove(&(region, number)) {
+                Some(Job::Commit(core, ticket)) => {
+                    commits.push((core, ticket));
+                    continue;
+                }
+                Some(Job::PartOfCommit) => continue,
+                Some(Job::Ours(core)) => self.regions.owned[core].outgoing.note_written(),
+                None => {}
             }
-            numbers.push((region as usize, number));
+            numbers[self.regions.core_of(region)].push((region as usize, number));
         }
-        self.on_regions(true_us, out, |owned, cx, asked| {
-            owned.on_logged(&numbers, true, cx, asked);
+        for (core, numbers) in numbers.into_iter().enumerate() {
+            if !numbers.is_empty() {
+                self.on_regions(core, true_us, out, |owned, cx, asked| {
+                    owned.on_logged(&numbers, true, cx, asked);
+                });
+            }
+        }
+        for (core, ticket) in commits {
+            self.on_regions(core, true_us, out, |owned, cx, asked| {
+                owned.on_commit_logged(ticket, true, cx, asked);
+            });
+        }
+    }
+
+    /// Appends to the log. The entries of a commit are one record.
+    fn append(&mut self, core: usize, job: LogJob) -> Result<(), LogError> {
+        let jobs = &mut self.regions.jobs;
+        let Some(last) = job.writes.last().map(|write| (write.region, write.number)) else {
+            return Ok(());
+        };
+        let Some(ticket) = job.commit else {
+            if job.is_ours {
+                jobs.insert(last, Job::Ours(core));
+            }
+            let mut writes = job.writes.into_iter();
+            return writes.try_for_each(|write| self.disk.write_log(vec![write]));
+        };
+        for write in &job.writes {
+            jobs.insert((write.region, write.number), Job::PartOfCommit);
+        }
+        jobs.insert(last, Job::Commit(core, ticket));
+        match self.bug {
+            Bug::TornCommit => {
+                let mut writes = job.writes.into_iter();
+                writes.try_for_each(|write| self.disk.write_log(vec![write]))
+            }
+            _ => self.disk.write_log(job.writes),
+        }
+    }
+
+    /// [`Bug::ServeTwice`]: who was served stands in line once more.
+    fn put_in_line_again(&mut self, waiter: &Waiter) {
+        let mut command = node::CommandList::default();
+        command.push(&waiter.command.args(0));
+        let waiter = Arc::new(Waiter {
+            claim: Claim::default(),
+            core: waiter.core,
+            ticket: waiter.ticket,
+            stat: waiter.stat,
+            command,
+            db: waiter.db,
+            protocol: waiter.protocol,
         });
+        let args = waiter.command.args(0);
+        for key in node::awaited_keys(SPECS.row(waiter.stat), &args) {
+            let region = self.regions.map.region_of(key) as u64;
+            if let Some(region) = self.regions.region_mut(region) {
+                region.add_waiter(waiter.db, key, waiter.clone());
+            }
+        }
     }
 
     /// Entries of a region's log have been read.
@@ -426,7 +541,7 @@ impl Node {
         let entries =
             replica::LogStore::entries(&*log, fetch.region, fetch.low, fetch.high, fetch.max_bytes);
         let entries = entries.map_err(|error| error.to_string());
-        self.on_regions(true_us, out, |owned, cx, asked| {
+        self.on_region(region, true_us, out, |owned, cx, asked| {
             owned.on_entries(region as usize, entries, cx, asked);
         });
     }
@@ -435,9 +550,35 @@ impl Node {
     pub fn on_work(&mut self, number: u64, true_us: u64, out: &mut Effects) {
         match self.regions.works.remove(&number) {
             None => {}
-            Some(Work::Retry(region)) => self.on_regions(true_us, out, |owned, cx, asked| {
-                owned.resume(region as usize, cx, asked);
-            }),
+            Some(Work::Retry(region)) => {
+                self.on_region(region, true_us, out, |owned, cx, asked| {
+                    owned.resume(region as usize, cx, asked);
+                })
+            }
+            Some(Work::RetryCommit(core, ticket)) => {
+                self.on_regions(core, true_us, out, |owned, cx, asked| {
+                    owned.retry_commit(ticket, cx, asked);
+                });
+            }
+            Some(Work::ServeLines(core)) => {
+                self.on_regions(core, true_us, out, |owned, cx, asked| {
+                    owned.serve_lines(cx, asked);
+                });
+            }
+            Some(Work::Exec(ticket)) => self.exec(ticket, true_us, out),
+            Some(Work::TimeOut(ticket)) => self.time_out(ticket, out),
+            Some(Work::LoadHeld(core, load)) => {
+                let rows = self.disk.rows.clone();
+                let requests = load.requests.into_iter();
+                let loaded = requests.map(|request| {
+                    let loaded = rows::load(&*rows, &request, Tier::All);
+                    (request, loaded)
+                });
+                let loaded = loaded.collect();
+                self.on_regions(core, true_us, out, |owned, cx, asked| {
+                    owned.on_held_loaded(load.ticket, loaded, cx, asked);
+                });
+            }
             Some(Work::Load(load)) => self.on_loaded(load, true_us, out),
             Some(Work::Install(region, head)) => {
                 if let Err(error) = self.install(region, &head, true_us, out) {
@@ -449,7 +590,7 @@ impl Node {
 
     fn on_loaded(&mut self, load: Load, true_us: u64, out: &mut Effects) {
         let rows = self.disk.rows.clone();
-        self.on_regions(true_us, out, |owned, cx, asked| {
+        self.on_region(load.place as u64, true_us, out, |owned, cx, asked| {
             if let Some(region) = owned.region_mut(load.place) {
                 for (db, key) in &load.keys {
                     if region.space.is_resident(*db, key) {
@@ -472,7 +613,8 @@ impl Node {
     /// The checkers compare replicas where two have the rows of the same index.
     fn tell_digests(&mut self, out: &mut Effects) {
         let regions = &mut self.regions;
-        for region in regions.owned.present() {
+        let all = regions.owned.iter_mut().flat_map(|owned| owned.present());
+        for region in all {
             let Some(member) = region.member.as_deref() else {
                 continue;
             };
@@ -489,65 +631,19 @@ impl Node {
                     digest: self.disk.rows.digest(id),
                 });
             }
-            region.space.take_effects();
             region.space.take_garbage();
         }
     }
 
     /// The replica of a region, if it is here.
     pub fn replica(&self, region: u64) -> Option<&Replica> {
-        let region = self.regions.owned.region(region as usize)?;
+        let region = self.regions.region(region)?;
         region.member.as_deref().map(|member| &member.replica)
     }
 
     /// What the replica of a region knows of itself.
     pub fn record(&self, region: u64) -> Option<&ReplicaRecord> {
-        let region = self.regions.owned.region(region as usize)?;
+        let region = self.regions.region(region)?;
         Some(&region.member.as_deref()?.peers.as_deref()?.record)
     }
-}
-
-/// [`Bug::ServeWithoutLease`].
-fn read_without_barrier(
-    owned: &mut OwnedRegions,
-    mut batch: BatchBox,
-    cx: &Context<'_>,
-) -> BatchBox {
-    for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-        let row = cx.specs.row(stat as usize);
-        let args = batch.commands.args(at);
-        let access = Access {
-            row,
-            db,
-            args: &args,
-            now_ms: cx.now_ms,
-            tuning: cx.tuning,
-            again: Again::default(),
-            clock_ms: None,
-            is_confirmed: true,
-            catalogue_version: cx.catalogue.version,
-        };
-        let replies = &mut batch.replies;
-        if let Some(region) = owned.region_mut(batch.region) {
-            let _ = region.run(
-                &access,
-                cx.seeds,
-                replies,
-                |view, reply| match command::call(row, view, &args, reply) {
-                    Ok(_) => Ran::Done,
-                    Err(_) => Ran::Refused,
-                },
-            );
-        }
-        batch.ends.push(batch.replies.len());
-    }
-    batch
-}
-
-/// The command without the number by which a retry is known.
-fn without_request(words: &crate::client::Words) -> crate::client::Words {
-    let at = words.iter().position(|word| word == b"REQUEST");
-    let at = at.unwrap_or(words.len());
-    let rest = words.iter().skip(at + 3);
-    words[..at].iter().chain(rest).cloned().collect()
 }

@@ -1,7 +1,7 @@
 //! Calls of sessions on rows of tables: they begin here, go the way of all calls, and are recorded here.
 
 use crate::check::Broken;
-use crate::client::{Current, Request};
+use crate::client::{Current, How, Request};
 use crate::row_calls::{RowAct, RowSeen};
 use crate::sessions::CALL_US;
 use crate::world::World;
@@ -82,6 +82,7 @@ impl World {
             commands: vec![words].into(),
             is_read,
             anywhere: is_read && !is_auditor && self.rng.u32(..100) < self.plan.anywhere,
+            how: How::Log,
         };
         self.sessions[session as usize].current = Some(Current {
             request,

@@ -13,6 +13,7 @@ use crate::check::written::Cached;
 use crate::database::{Ask, contents_of};
 use crate::effects::{Effects, Fact};
 use crate::machine::Node;
+use crate::mail::Mail;
 
 impl Node {
     /// A request of a region's write-back leaves for the database.
@@ -46,7 +47,7 @@ impl Node {
                         taken: 0,
                     });
                     let flushed = Entry::Flushed(flushed.collect());
-                    let region = self.regions.owned.region_mut(request.place);
+                    let region = self.regions.region_mut(region);
                     if let Some(write_back) = region.and_then(|it| it.write_back_mut()) {
                         write_back.propose(flushed);
                         write_back.propose(kicks);
@@ -68,17 +69,27 @@ impl Node {
         true_us: u64,
         out: &mut Effects,
     ) {
-        self.on_regions(true_us, out, |owned, cx, asked| {
+        let unheard = self.on_region(region, true_us, out, |owned, cx, asked| {
             let whose = (region as usize, write_back, number);
-            let kept = owned.on_sql(whose, said, cx, asked);
-            debug_assert!(kept.is_none(), "no region is lent");
+            owned.on_sql(whose, said, cx, asked)
         });
+        // It is lent: it hears of it when it comes home.
+        let unheard = unheard.map(|said| ((region, write_back, number), said));
+        self.regions.unheard.extend(unheard);
     }
 
     /// Tells the checkers what became of SQL rows.
     pub(crate) fn tell_rows(&mut self, out: &mut Effects) {
         let regions = &mut self.regions;
-        for region in regions.owned.present() {
+        let home = regions.owned.iter_mut().flat_map(|owned| owned.present());
+        let home: Vec<usize> = home.map(|region| region.id).collect();
+        let home = home.iter().filter_map(|&place| {
+            let mut cores = regions.owned.iter();
+            cores.find_map(|owned| owned.region(place))
+        });
+        let lent = regions.owned.iter().flat_map(|owned| owned.held());
+        let sent = regions.mail.iter().flatten().flat_map(Mail::regions);
+        for region in home.chain(lent).chain(sent) {
             let Some(member) = region.member.as_deref() else {
                 continue;
             };
@@ -106,7 +117,7 @@ impl Node {
 
     /// A replica begins, or begins anew, with these SQL rows.
     pub fn tell_all_rows(&mut self, region: u64, out: &mut Effects) {
-        let Some(at) = self.regions.owned.region(region as usize) else {
+        let Some(at) = self.regions.region(region) else {
             return;
         };
         let rows = all_cached(&at.space);
@@ -119,13 +130,13 @@ impl Node {
 
     /// All SQL rows that a region caches here.
     pub fn all_cached(&self, region: u64) -> Vec<(RowId, Cached)> {
-        let region = self.regions.owned.region(region as usize);
+        let region = self.regions.region(region);
         region.map_or_else(Vec::new, |region| all_cached(&region.space))
     }
 
     /// Whether SQL has everything, as far as this replica knows.
     pub fn is_drained(&self, region: u64) -> bool {
-        let region = self.regions.owned.region(region as usize);
+        let region = self.regions.region(region);
         let rows = region.and_then(|region| region.space.table_rows());
         rows.is_none_or(|rows| rows.dirty_count() == 0 && rows.dead_count() == 0)
     }

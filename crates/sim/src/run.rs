@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::check::{Broken, kept, linear, rows};
+use crate::check::{Broken, kept, linear, pools, rows};
 use crate::history::Fate;
 use crate::plan::Plan;
 use crate::world::World;
@@ -61,6 +61,9 @@ pub fn run(plan: &Plan) -> Outcome {
     }
     if broken.is_none() {
         broken = kept::check(&world.history, &world.last).err();
+    }
+    if broken.is_none() {
+        broken = pools::check(&world.history).err();
     }
     let moment = broken.as_ref().and_then(|broken| broken.moment);
     Outcome {

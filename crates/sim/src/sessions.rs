@@ -1,7 +1,7 @@
 //! The sessions' part of the loop: calls begin, are asked for here and there, and end.
 
 use crate::check::Broken;
-use crate::client::{Answer, Current, Request, read_reply, words};
+use crate::client::{Answer, Choice, Current, How, Request, read_reply, region_of};
 use crate::event::Event;
 use crate::history::Action;
 use crate::world::World;
@@ -75,19 +75,27 @@ impl World {
             return;
         }
         let at = &mut self.sessions[session as usize];
-        let (region, actions, commands) = match is_auditor {
+        let is_alone = self.plan.limits.is_alone;
+        let Choice {
+            region,
+            actions,
+            commands,
+            how,
+        } = match is_auditor {
             true => {
                 let Some(key) = self.audit.last().cloned() else {
                     return;
                 };
-                let region = key[1..].split('.').next().and_then(|it| it.parse().ok());
-                let commands = vec![words(&key, &Action::Get)];
-                (region.unwrap_or(1), vec![(key, Action::Get)], commands)
+                let action = match key.starts_with(['s', 'p']) {
+                    true => Action::All,
+                    false => Action::Get,
+                };
+                Choice::new(region_of(&key), vec![(key, action)], How::Log)
             }
             false if self.now_us < self.reads_only_us => at.choose_read(),
-            false => at.choose(),
+            false => at.choose(is_alone),
         };
-        let is_read = actions.iter().all(|(_, action)| *action == Action::Get);
+        let is_read = actions.iter().all(|(_, action)| action.is_read());
         let is_read = is_read && !actions.is_empty();
         let call = match actions.is_empty() {
             true => None,
@@ -103,6 +111,7 @@ impl World {
             commands: commands.into(),
             is_read,
             anywhere: is_read && !is_auditor && self.rng.u32(..100) < self.plan.anywhere,
+            how,
         };
         let at = &mut self.sessions[session as usize];
         at.current = Some(Current {
@@ -166,6 +175,13 @@ impl World {
                     )
                 });
                 self.end_call(session, &current, Some(replies), false);
+            }
+            Answer::Aborted => {
+                *guess = node;
+                self.say(&[18, session_word, node], || {
+                    format!("session {session} hears from node {node}: a watched key has changed")
+                });
+                self.end_call(session, &current, None, false);
             }
             Answer::Moved(_) | Answer::Refused => {
                 *guess = match answer {

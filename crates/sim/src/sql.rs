@@ -9,6 +9,7 @@ use node::catalogue::Wanted;
 use table::{RowId, Value, parse_fields};
 
 use crate::check::Broken;
+use crate::client::tag;
 use crate::database::{Ask, Contents, Health, Statement};
 use crate::effects::Known;
 use crate::event::Event;
@@ -21,7 +22,7 @@ pub const TEND_US: u64 = 20_000;
 const TABLE_ID: u32 = 1;
 
 pub fn row_key(region: u64, nth: usize) -> String {
-    format!("{}:{region}.{nth}", row_calls::TABLE)
+    format!("{}:{}.{nth}", row_calls::TABLE, tag(region))
 }
 
 impl World {
@@ -64,7 +65,7 @@ impl World {
                         contents.insert(1, Value::Int(number));
                     }
                 }
-                let id = RowId::new(TABLE_ID, &format!("{region}.{nth}"));
+                let id = RowId::new(TABLE_ID, &format!("{}.{nth}", tag(region)));
                 self.written.on_found(&id, version, contents.clone());
                 self.database.rows.insert(id, (version, contents));
                 self.row_begin.insert(key, RowState { version, row });

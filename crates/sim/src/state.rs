@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use keyspace::rows::{Changes, Family, RowStore, State};
 use node::replica_record::{self, ReplicaRecord};
-use node::{Open, Pace, open_space};
+use node::{Open, Pace, Replay, open_space};
 use replica::{Bytes, LogStore, SnapshotHead};
 
 use crate::bugs::Bug;
 use crate::disk::{Disk, Voteless};
 use crate::effects::{Effects, Fact};
 use crate::machine::Node;
+use crate::regions::{SPECS, TUNING};
 
 /// The rows of a region at one moment, as files would hold them.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +61,9 @@ impl Node {
         let Some(place) = self.places.get(&region).cloned() else {
             return;
         };
+        if self.limits.is_alone {
+            return self.replay(region, true_us, out);
+        }
         let known = read_record(&self.disk, region);
         let record = match self.bug {
             Bug::ForgetSeat => place.record,
@@ -109,9 +113,10 @@ impl Node {
                     replica,
                     applied,
                 });
-                self.regions.owned.add(opened);
+                let core = self.regions.core_of(region);
+                self.regions.owned[core].add(opened);
                 self.tell_all_rows(region, out);
-                self.on_regions(true_us, out, |owned, cx, asked| {
+                self.on_region(region, true_us, out, |owned, cx, asked| {
                     owned.drive(region as usize, cx, asked);
                 });
             }
@@ -119,30 +124,57 @@ impl Node {
         }
     }
 
+    /// Opens a region of a node that is alone: its log is executed again.
+    fn replay(&mut self, region: u64, true_us: u64, out: &mut Effects) {
+        let rows: Arc<dyn RowStore> = self.disk.rows.clone();
+        let seed = self.rng.u64(..);
+        let mut replay = Replay {
+            rows: &rows,
+            log: &*self.disk.log,
+            progress: &self.regions.progress,
+            specs: &SPECS,
+            tuning: &TUNING,
+            feed: false,
+            pause: &mut |_| {},
+            applied: 0,
+            replayed: 0,
+        };
+        match replay.open(region as usize, region, seed) {
+            Ok(opened) => {
+                let applied = opened.space.applied_index();
+                out.facts.push(Fact::Started {
+                    region,
+                    replica: 1,
+                    applied,
+                });
+                let core = self.regions.core_of(region);
+                self.regions.owned[core].add(opened);
+                self.on_region(region, true_us, out, |owned, cx, asked| {
+                    owned.drive(region as usize, cx, asked);
+                });
+            }
+            Err(error) => {
+                let id = self.id;
+                out.failure = Some(format!("node {id} cannot start: {error:?}"));
+            }
+        }
+    }
+
     /// A copy of the region for another member, as of what is applied here.
     pub fn export(&mut self, region: u64, to: u64, out: &mut Effects) {
-        if !self.regions.sending.insert(to) {
+        if self.regions.sending.contains(&to) {
             return; // it is told of when it is there, or not to be had
         }
-        let Some(at) = self.regions.owned.region_mut(region as usize) else {
+        let Some(at) = self.regions.region_mut(region) else {
             return;
         };
         // What is not in the store yet cannot be sent; it is asked for again.
-        if at.settle().is_err() {
-            self.regions.sending.remove(&to);
-            return;
-        }
-        let Some(member) = at.member.as_deref() else {
+        let Some(mut head) = at.snapshot_head() else {
             return;
         };
-        let state = at.space.state();
+        self.regions.sending.insert(to);
         let name = self.rng.u64(..);
-        let head = SnapshotHead {
-            index: state.applied_index,
-            term: state.applied_term,
-            members: member.replica.members().clone(),
-            data: Bytes::copy_from_slice(&name.to_le_bytes()),
-        };
+        head.data = Bytes::copy_from_slice(&name.to_le_bytes());
         let rows = self.disk.rows.region_rows(region);
         let files = Rc::new(Files { name, rows });
         out.snapshots.push((region, to, head, files));
@@ -157,7 +189,7 @@ impl Node {
         out: &mut Effects,
     ) {
         self.regions.sending.remove(&to);
-        self.on_regions(true_us, out, |owned, cx, asked| {
+        self.on_region(region, true_us, out, |owned, cx, asked| {
             if let Some(member) = owned.member_mut(region as usize) {
                 match head {
                     Some(head) => member.replica.on_snapshot_made(to, head),
@@ -198,7 +230,7 @@ impl Node {
             index: head.index,
             digest,
         });
-        self.on_regions(true_us, out, |owned, cx, asked| {
+        self.on_region(region, true_us, out, |owned, cx, asked| {
             if let Some(at) = owned.region_mut(region as usize) {
                 at.on_installed(head.index, space, cx);
             }

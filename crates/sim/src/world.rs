@@ -16,7 +16,6 @@ use crate::check::{
 };
 use crate::client::{Answer, Session, key};
 use crate::database::{Database, Statement};
-use crate::desk::Desk;
 use crate::effects::{Effects, Known};
 use crate::event::Event;
 use crate::history::History;
@@ -88,7 +87,7 @@ impl World {
         let sessions =
             (0..=plan.sessions).map(|id| Session::new(id, rng.fork(), plan.regions, plan.keys));
         let sessions = sessions.collect();
-        let kinds = ['r', 'l', 'c'];
+        let kinds = ['r', 'l', 'c', 's', 'p'];
         let all = (1..=plan.regions).flat_map(|region| kinds.map(|kind| (region, kind)));
         let audit =
             all.flat_map(|(region, kind)| (0..plan.keys).map(move |nth| key(kind, region, nth)));
@@ -148,7 +147,7 @@ impl World {
                 None => Event::Nemesis,
             },
         );
-        if world.plan.meta.is_none() {
+        if world.plan.meta.is_none() && !world.plan.limits.is_alone {
             world.after(2_000_000, Event::Tidy);
         }
         world.after(world.plan.chaos_us, Event::Calm);
@@ -306,15 +305,7 @@ impl World {
                 at.tick(now_us, out);
                 self.after(next_us, Event::Tick { node, life });
             }
-            Event::Beat { .. } => {
-                let is_due = |desk: &mut Desk| {
-                    desk.planned_us = None;
-                    desk.next_us.is_some_and(|next_us| next_us <= now_us)
-                };
-                if at.desk.as_mut().is_some_and(is_due) {
-                    at.beat(now_us, out);
-                }
-            }
+            Event::Beat { .. } => at.beat(now_us, out),
             Event::Call { asker, call, .. } => {
                 self.trace
                     .note(now_us, &[11, node, asker.machine, asker.ticket], || {
@@ -366,7 +357,7 @@ impl World {
                     });
                     return;
                 }
-                at.on_regions(now_us, out, |owned, cx, asked| {
+                at.on_region(region, now_us, out, |owned, cx, asked| {
                     let messages = vec![(region as usize, bytes.into())];
                     owned.on_messages(from, messages, cx, asked);
                 });
@@ -378,6 +369,7 @@ impl World {
             Event::Synced { .. } => at.on_synced(now_us, out),
             Event::Fetched { region, .. } => at.on_fetched(region, now_us, out),
             Event::Work { number, .. } => at.on_work(number, now_us, out),
+            Event::Mail { core, .. } => at.on_mail(core, now_us, out),
             Event::Sql {
                 region,
                 write_back,
@@ -407,7 +399,7 @@ impl World {
     /// What a node did reaches the others.
     pub(crate) fn carry_out(&mut self, node: u64, mut out: Effects) {
         let life = self.nodes[node as usize - 1].life;
-        self.carry_out_desk(node, &mut out);
+        self.carry_out_calls(node, &mut out);
         for fact in out.facts {
             self.on_fact(node, fact);
         }
@@ -463,8 +455,17 @@ impl World {
             self.after(wait_us, Event::Fetched { node, life, region });
         }
         for number in out.works {
-            let wait_us = self.rng.u64(100..300_000);
+            // Mostly soon, sometimes after a long while.
+            let longest_us = match self.rng.u32(..4) {
+                0 => 300_000,
+                _ => 10_000,
+            };
+            let wait_us = self.rng.u64(100..longest_us);
             self.after(wait_us, Event::Work { node, life, number });
+        }
+        for core in out.mails {
+            let wait_us = self.rng.u64(10..5_000);
+            self.after(wait_us, Event::Mail { node, life, core });
         }
         for (region, to, head, files) in out.snapshots {
             let wait_us = self.rng.u64(1000..400_000);
@@ -545,6 +546,9 @@ impl World {
             && self.is_drained()
             && self.unplaced().is_none()
             && (1..=self.plan.regions).all(|region| {
+                if self.plan.limits.is_alone {
+                    return true; // there is nobody to be equal to
+                }
                 let last = self.agree.last_index(region);
                 let leader = self
                     .leader_of(region)

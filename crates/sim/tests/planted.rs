@@ -44,7 +44,13 @@ fn reads_without_a_lease() {
 #[test]
 fn entries_applied_twice() {
     let plan = |seed| Plan::new(seed).with_faults(&[Kind::Crash, Kind::Restart], 1_000_000);
-    caught(Bug::ApplyTwice, 20, plan, &["agree", "kept", "linear"]);
+    // Or the node sees itself that its log does not fit.
+    caught(
+        Bug::ApplyTwice,
+        20,
+        plan,
+        &["agree", "kept", "linear", "node"],
+    );
 }
 
 #[test]
@@ -127,12 +133,63 @@ fn replies_of_two_clients_exchanged() {
 
 #[test]
 fn a_doubtful_write_called_undone() {
-    let faults = [Kind::Pause, Kind::Partition, Kind::Transfer];
-    let plan = |seed| Plan::new(seed).with_faults(&faults, 500_000);
-    caught(Bug::DoubtIsNo, 100, plan, &["linear"]);
+    let faults = [Kind::Pause, Kind::Partition, Kind::Transfer, Kind::OneWay];
+    let plan = |seed| {
+        let mut plan = Plan::new(seed).with_faults(&faults, 300_000);
+        (plan.think_us, plan.sessions) = (5_000, 7);
+        plan
+    };
+    caught(Bug::DoubtIsNo, 200, plan, &["linear", "kept", "pools"]);
 }
 
 #[test]
 fn a_retry_done_twice() {
     caught(Bug::ForgetRequests, 40, Plan::of_tables, &["rows"]);
+}
+
+/// A client is told that its transaction was not kept, and asks for it again.
+#[test]
+fn an_effect_applied_twice() {
+    caught(
+        Bug::EffectTwice,
+        40,
+        Plan::new,
+        &["linear", "kept", "pools"],
+    );
+}
+
+/// Another leader's entry took the place of an effect batch, and its client is told that it is done.
+#[test]
+fn a_batch_that_lost_its_place() {
+    let faults = [Kind::Pause, Kind::Partition, Kind::OneWay, Kind::Restart];
+    let plan = |seed| Plan::new(seed).with_faults(&faults, 300_000);
+    caught(Bug::LosePlace, 200, plan, &["linear", "kept", "pools"]);
+}
+
+#[test]
+fn a_blocked_client_served_twice() {
+    caught(Bug::ServeTwice, 40, Plan::new, &["pools"]);
+}
+
+/// Two descriptors of one epoch, or a member that does not know who votes.
+#[test]
+fn a_region_returned_with_a_stale_epoch() {
+    let faults = [Kind::Members, Kind::Members, Kind::Restart];
+    let plan = |seed| Plan::new(seed).with_faults(&faults, 300_000);
+    let by = [
+        "descriptors",
+        "agree",
+        "node",
+        "serving",
+        "progress",
+        "panic",
+    ];
+    caught(Bug::StaleEpoch, 40, plan, &by);
+}
+
+/// A crash between the records of one commit leaves half of it.
+#[test]
+fn a_commit_in_several_records() {
+    let plan = |seed| Plan::of_one_node(seed).with_faults(&[Kind::PowerCut, Kind::Crash], 300_000);
+    caught(Bug::TornCommit, 200, plan, &["linear", "kept", "pools"]);
 }

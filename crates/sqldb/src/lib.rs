@@ -1,6 +1,8 @@
 //! The SQL databases behind tables: PostgreSQL, MySQL or MariaDB, SQLite.
 //!
 //! ```text
+//!   Sql           calls.rs: calls of cores, which never wait, on a thread of their own; counters
+//!      |
 //!   Database      load, flush, scan, create_table, check_table, add_field, drop_field, drop_table
 //!      |          database.rs: one file per operation beside it (load, flush, scan, shape, adopt)
 //!   statement     the SQL texts, for three dialects
@@ -21,10 +23,11 @@
 //! nothing is known to be lost) or [`Error::Unfit`] (an operator must act; rows wait). A row that the database will never take is not
 //! an error of the batch: it is [`Flushed::Refused`], alone.
 //!
-//! No retries, no queues, no decisions: who calls (`server`) knows what a row is worth. All calls of a `Database` belong
+//! No retries, no decisions: who calls (`runtime`) knows what a row is worth. All calls of a `Database` belong
 //! on the runtime it was opened on.
 
 mod adopt;
+pub mod calls;
 mod conn;
 mod database;
 mod error;
@@ -39,6 +42,7 @@ mod sqlite;
 mod statement;
 mod wire;
 
+pub use calls::Sql;
 pub use database::{Database, Limits};
 pub use error::Error;
 pub use flush::{Flush, Flushed, Meant};

@@ -7,7 +7,7 @@
 //! | [`InMemory`]     | its size and its names                         | `mod.rs`                  |
 //! | [`InRows`]       | how it is written to rows and made of rows     | `rows.rs`                 |
 //! | [`Digested`]     | `DEBUG DIGEST`                                 | `digest.rs`               |
-//! | `rdb::Dumped`    | dump files                                     | `rdb.rs`                  |
+//! | `Dumped`         | dump files                                     | `rdb.rs`                  |
 //! | [`Collection`]   | the enums; implemented by the list of kinds    |                           |
 //!
 //! No kind has parts that expire. The first one that has (hash fields with a deadline) adds a method to

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   kinds!          the list: a line per kind
-//!   contract.rs     what a kind has to be able to do: InMemory, InRows, Digested; for dumps rdb::Dumped
+//!   contract.rs     what a kind has to be able to do: InMemory, InRows, Digested; for dumps Dumped
 //!   dispatch.rs     Value, ValueRef: one match over the list per operation
 //!   <kind>/         mod.rs the value in memory · edit.rs what commands see · rows.rs · rdb.rs · digest.rs
 //! ```
 //!
-//! Nothing outside this folder names a collection: `memory`, `rows`, `rdb` and `weight` are written over
+//! Nothing outside this folder names a collection: `memory`, `rows`, `dumped` and `weight` are written over
 //! all kinds, with the macros below. A macro becomes a `match` on an enum, so there is no virtual call.
 //! `docs/internals/kinds.md` says what a new kind touches; `tests/kinds.rs` keeps that true.
 //!

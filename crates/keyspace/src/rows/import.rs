@@ -1,7 +1,7 @@
 //! A dump as rows, without a keyspace in between.
 //!
 //! ```text
-//!   rdb::read_parts ─► Import (a Sink) ─► Changes of bounded size ─► the store
+//!   dump::read_parts ─► Import (a Sink) ─► Changes of bounded size ─► the store
 //!                                          rows of parts, heads of values, states of regions
 //! ```
 //!
@@ -20,10 +20,11 @@ mod check;
 
 use base::DbIndex;
 use base::limits::DATABASES;
+use rdb::Error;
 
 use super::layout::{self, Body, Metadata};
 use super::{Changes, Family, Recorder, State};
-use crate::rdb::{Error, Sink};
+use crate::dumped::Sink;
 use crate::{Kind, Part};
 
 /// A batch is written when it has grown to this size.

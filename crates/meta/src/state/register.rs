@@ -53,12 +53,15 @@ impl State {
                 cluster_writes: self.format,
             });
         }
-        let known = self.nodes.values().find(|node| node.token == join.token);
-        if let Some(known) = known
-            && (join.node == 0 || join.node == known.id)
-            && known.start_count == join.start_count
-            && known.is_up()
-        {
+        // The token alone is not enough: a node that died before it heard of its id joined again with it, and
+        // is another node since.
+        let known = self.nodes.values().find(|known| {
+            known.token == join.token
+                && (join.node == 0 || join.node == known.id)
+                && known.start_count == join.start_count
+                && known.is_up()
+        });
+        if let Some(known) = known {
             let node = known.id;
             self.settle(node, join);
             return Ok(Outcome::Registered {

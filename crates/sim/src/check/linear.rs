@@ -116,12 +116,15 @@ fn prepare(action: &Action, seen: &Seen) -> Step {
         Action::Append(token) => Kind::Append(token.as_str().into()),
         Action::Incr => Kind::Incr,
         Action::Take => Kind::Take,
+        // Sets and lists have a checker of their own.
+        Action::Put(_) | Action::Pull | Action::All => Kind::Get,
     };
     let seen = match seen {
         Seen::Nothing => None,
         Seen::Text(None) => Some(Value::Absent),
         Seen::Text(Some(text)) => Some(Value::text(text)),
         Seen::Number(number) => Some(Value::Number(*number)),
+        Seen::Many(_) => None,
     };
     Step { kind, seen }
 }
@@ -150,7 +153,8 @@ fn gather(history: &History) -> Keys {
         let Some(ended) = end_of(call, &observed) else {
             continue;
         };
-        for part in &call.parts {
+        let of_keys = call.parts.iter().filter(|part| !part.action.is_of_pool());
+        for part in of_keys {
             let operation = Operation {
                 client_id: Some(call.session),
                 call_time: call.called as i64,
@@ -207,7 +211,7 @@ fn end_of(call: &Call, observed: &Observed<'_>) -> Option<u64> {
             }
             Action::Take => must_stay = true,
             Action::Incr => must_stay |= call.parts.len() == 1,
-            Action::Get => {}
+            Action::Get | Action::Put(_) | Action::Pull | Action::All => {}
         }
     }
     seen.or(must_stay.then_some(NEVER))

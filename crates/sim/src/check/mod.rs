@@ -2,13 +2,14 @@
 //!
 //! Some look on while the simulation runs ([`agree`], [`terms`], [`serving`],
 //! [`descriptors`]); the others look at
-//! the history of the clients afterwards ([`linear`], [`kept`]), or at where everything came to be ([`placed`]).
+//! the history of the clients afterwards ([`linear`], [`kept`], [`pools`]), or at where everything came to be ([`placed`]).
 
 pub mod agree;
 pub mod descriptors;
 pub mod kept;
 pub mod linear;
 pub mod placed;
+pub mod pools;
 pub mod rows;
 pub mod serving;
 pub mod terms;

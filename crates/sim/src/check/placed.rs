@@ -36,9 +36,9 @@ pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> 
                 _ => node.record(id),
             };
             let ours = node
-                .desk
+                .heartbeats
                 .as_ref()
-                .and_then(|desk| descriptor.member_on(desk.node_id()));
+                .and_then(|driver| descriptor.member_on(driver.node_id()));
             match (seat, ours) {
                 (None, None) => {}
                 (Some(seat), Some(ours)) if seat.replica == ours.replica => {
@@ -65,7 +65,11 @@ pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> 
         }
         let lives = |node: u64| {
             let mut up = nodes.iter().filter(|it| it.status == Status::Up);
-            up.any(|it| it.desk.as_ref().is_some_and(|desk| desk.node_id() == node))
+            up.any(|it| {
+                it.heartbeats
+                    .as_ref()
+                    .is_some_and(|driver| driver.node_id() == node)
+            })
         };
         if let Some(dead) = descriptor.members.iter().find(|member| !lives(member.node)) {
             return Err(format!(

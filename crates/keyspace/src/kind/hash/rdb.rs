@@ -3,9 +3,10 @@
 use std::io::Read;
 
 use base::IntText;
+use rdb::{Error, Packing, Source, Writer, pair};
 
 use super::Hash;
-use crate::rdb::{Dumped, Each, Error, Packing, Room, Source, Writer, pair};
+use crate::dumped::{Dumped, Each, Room};
 use crate::{Part, Tuning};
 
 const HASH: u8 = 4;

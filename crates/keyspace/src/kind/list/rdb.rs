@@ -3,9 +3,10 @@
 use std::io::Read;
 
 use base::IntText;
+use rdb::{Error, Packing, Source, Writer};
 
 use super::List;
-use crate::rdb::{Dumped, Each, Error, Packing, Room, Source, Writer};
+use crate::dumped::{Dumped, Each, Room};
 use crate::{Part, Tuning};
 
 const LIST: u8 = 1;

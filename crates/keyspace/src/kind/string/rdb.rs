@@ -3,9 +3,10 @@
 use std::io::Read;
 
 use base::Atom;
+use rdb::{Error, Source, Writer};
 
 use crate::Part;
-use crate::rdb::{Each, Error, Room, Source, Writer};
+use crate::dumped::{Each, Room};
 
 pub(crate) const LAYOUT: u8 = 0;
 

@@ -2,14 +2,15 @@
 //!
 //! A sample is made of parts as a dump would hand them out. Two values are the same if their digests are.
 
+use rdb::{Packer, Source, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::digest::Digest;
 use super::super::{Collection, InMemory, Kind, Part, Value, ValueRef, kinds};
-use crate::rdb::{self, Checksum, Dumped, Encoder, Header};
+use crate::Tuning;
+use crate::dumped::{self, Building, Dumped, Room};
 use crate::rows::layout::{self, Body, Metadata};
 use crate::rows::{Changes, Family, Recorder};
-use crate::{Owned, Tuning};
 
 /// Packed, indexed and in several chunks.
 const SIZES: [usize; 4] = [1, 20, 200, 3000];
@@ -147,16 +148,24 @@ fn through_a_dump<T: Collection + Dumped>() {
     assert!(T::has_layout(T::LAYOUT));
     for n in SIZES {
         let made: T = sample(n);
-        let mut dump = Vec::new();
-        rdb::append_header(&Header::default(), &mut dump);
-        Encoder::new(true).append(0, b"key", made.as_value(), None, &mut dump);
-        let mut checksum = Checksum::new();
-        checksum.update(&dump);
-        dump.extend(rdb::trailer(checksum));
-        let mut back = None;
-        let mut each = |_, _: &[u8], owned: Owned| back = Some(owned.value);
-        rdb::read(&dump[..], &Tuning::default(), &mut each).unwrap();
-        assert_eq!(sum(&back.unwrap().borrow()), sum(&made.as_value()));
+        let (mut packer, mut dump) = (Packer::default(), Vec::new());
+        let mut writer = Writer {
+            packer: Some(&mut packer),
+            out: &mut dump,
+        };
+        dumped::write(&made.as_value(), &mut writer);
+        let kind = made.as_value().kind();
+        assert_eq!(dumped::kind_of(dumped::layout_of(kind)), Some(kind));
+        let tuning = Tuning::default();
+        let mut building = Building::new(kind, &tuning);
+        let mut each = |part: Part<'_>| {
+            building.add(part);
+            Ok(())
+        };
+        let (mut source, mut room) = (Source::new(&dump[..]), Room::default());
+        dumped::read(&mut source, kind, T::LAYOUT, &mut room, &mut each).unwrap();
+        let back = building.finish().unwrap();
+        assert_eq!(sum(&back.borrow()), sum(&made.as_value()));
     }
 }
 

@@ -3,9 +3,10 @@
 use std::io::Read;
 
 use base::{Atom, IntText, number};
+use rdb::{Error, Packing, Source, Writer, pair};
 
 use super::Zset;
-use crate::rdb::{Dumped, Each, Error, Packing, Room, Source, Writer, pair};
+use crate::dumped::{Dumped, Each, Room};
 use crate::{Part, Tuning};
 
 const ZSET: u8 = 3;

@@ -1,0 +1,289 @@
+//! COMMAND: the command table, as clients and `redis-cli` read it.
+
+mod listing;
+mod specs;
+
+use base::{Refusal, glob};
+use command::{Arity, Command};
+use resp::{Args, Reply};
+use session::Session;
+use session::SessionCommand;
+use session::SessionRun;
+
+use super::rows::{self, ANYTIME, SERVER, sub};
+
+const ABOUT_COMMANDS: Command = Command {
+    categories: Some(&["@connection"]),
+    ..SERVER
+};
+
+const SUBCOMMANDS: &[Command] = &[
+    sub(
+        ABOUT_COMMANDS,
+        "command|count",
+        "",
+        Arity::Exactly(2),
+        ANYTIME,
+        "2.8.13",
+        "Returns the number of commands.",
+    ),
+    sub(
+        ABOUT_COMMANDS,
+        "command|docs",
+        "[command-name...]",
+        Arity::AtLeast(2),
+        ANYTIME,
+        "7.0.0",
+        "Returns what commands do.",
+    )
+    .with_tips(&["nondeterministic_output_order"]),
+    sub(
+        ABOUT_COMMANDS,
+        "command|getkeys",
+        "command [arg...]",
+        Arity::AtLeast(4),
+        ANYTIME,
+        "2.8.13",
+        "Returns the keys of a whole command.",
+    ),
+    sub(
+        ABOUT_COMMANDS,
+        "command|getkeysandflags",
+        "command [arg...]",
+        Arity::AtLeast(4),
+        ANYTIME,
+        "7.0.0",
+        "Returns the keys of a whole command and what it does to them.",
+    ),
+    sub(
+        ABOUT_COMMANDS,
+        "command|info",
+        "[command-name...]",
+        Arity::AtLeast(2),
+        ANYTIME,
+        "2.8.13",
+        "Returns the rows of commands.",
+    )
+    .with_tips(&["nondeterministic_output_order"]),
+    sub(
+        ABOUT_COMMANDS,
+        "command|list",
+        "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]",
+        Arity::AtLeast(2),
+        ANYTIME,
+        "7.0.0",
+        "Returns the names of commands.",
+    )
+    .with_tips(&["nondeterministic_output_order"]),
+    sub(
+        ABOUT_COMMANDS,
+        "command|help",
+        "",
+        Arity::Exactly(2),
+        ANYTIME,
+        "5.0.0",
+        "Tells about the subcommands.",
+    ),
+];
+
+pub const ROWS: &[SessionCommand] = &[SessionCommand {
+    row: Command {
+        name: "command",
+        arity: Arity::AtLeast(1),
+        flags: ANYTIME,
+        since: "2.8.13",
+        complexity: "O(N) where N is the number of commands.",
+        summary: "Returns the rows of all commands.",
+        subcommands: SUBCOMMANDS,
+        tips: &["nondeterministic_output_order"],
+        ..ABOUT_COMMANDS
+    },
+    run: SessionRun::Subcommands(&[
+        ("command", SessionRun::Now(all)),
+        ("command|count", SessionRun::Now(count)),
+        ("command|docs", SessionRun::Now(docs)),
+        ("command|getkeys", SessionRun::Now(getkeys)),
+        ("command|getkeysandflags", SessionRun::Now(getkeysandflags)),
+        ("command|info", SessionRun::Now(info)),
+        ("command|list", SessionRun::Now(list)),
+        ("command|help", SessionRun::Now(help)),
+    ]),
+}];
+
+fn all(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let table = &session.shared().commands.table;
+    reply.array(table.listed().count());
+    table.listed().for_each(|row| listing::info(row, reply));
+    Ok(())
+}
+
+fn count(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    reply.int(session.shared().commands.table.listed().count() as i64);
+    Ok(())
+}
+
+/// The row called `name`: a command, or `command|subcommand`.
+fn find<'a>(session: &'a Session, name: &[u8]) -> Option<&'a Command> {
+    let table = &session.shared().commands.table;
+    let head = name.split(|byte| *byte == b'|').next().unwrap_or_default();
+    let row = table.rows().get(table.find(head)?);
+    let row = row.filter(|row| !row.is_internal())?;
+    if head.len() == name.len() {
+        return Some(row);
+    }
+    row.subcommands
+        .iter()
+        .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+fn info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    if args.len() == 2 {
+        return all(session, args, reply);
+    }
+    reply.array(args.len() - 2);
+    for name in args.iter_from(2) {
+        match find(session, name) {
+            Some(row) => listing::info(row, reply),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn docs(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let rows: Vec<&Command> = if args.len() == 2 {
+        session.shared().commands.table.listed().collect()
+    } else {
+        args.iter_from(2)
+            .filter_map(|name| find(session, name))
+            .collect()
+    };
+    reply.map(rows.len());
+    for row in rows {
+        reply.bulk(row.name.as_bytes());
+        listing::docs(row, reply);
+    }
+    Ok(())
+}
+
+fn list(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let table = &session.shared().commands.table;
+    let every = || {
+        let subcommands = table.listed().flat_map(|row| row.subcommands);
+        table.listed().chain(subcommands)
+    };
+    let names: Vec<&str> = match args.len() {
+        2 => every().map(|row| row.name).collect(),
+        5 if args.is(2, "FILTERBY") => {
+            if args.is(3, "MODULE") {
+                Vec::new()
+            } else if args.is(3, "ACLCAT") {
+                let category = args.at(4).to_ascii_lowercase();
+                every()
+                    .filter(|row| {
+                        let categories = listing::categories(row);
+                        categories
+                            .iter()
+                            .any(|known| known.trim_start_matches('@').as_bytes() == category)
+                    })
+                    .map(|row| row.name)
+                    .collect()
+            } else if args.is(3, "PATTERN") {
+                every()
+                    .filter(|row| glob::matches_ignoring_case(args.at(4), row.name.as_bytes()))
+                    .map(|row| row.name)
+                    .collect()
+            } else {
+                return Err(Refusal::Syntax);
+            }
+        }
+        _ => return Err(Refusal::Syntax),
+    };
+    reply.set(names.len());
+    names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+/// The whole command given behind COMMAND GETKEYS, and the positions of its keys.
+fn whole<'a>(
+    session: &'a Session,
+    args: &Args<'a>,
+) -> Result<(&'a Command, Args<'a>, Vec<usize>), Refusal> {
+    let inner = args.skip(2);
+    let table = &session.shared().commands.table;
+    if table.find(inner.at(0)).is_none() {
+        return Err(Refusal::new("ERR Invalid command specified"));
+    }
+    let (_, row) = table.resolve(&inner).map_err(|refusal| {
+        if refusal.text().starts_with("ERR wrong number") {
+            Refusal::new("ERR Invalid number of arguments specified for command")
+        } else {
+            Refusal::new("ERR Invalid command specified")
+        }
+    })?;
+    if matches!(
+        row.keys,
+        command::Keys::None | command::Keys::Everything | command::Keys::Cursor
+    ) {
+        return Err(Refusal::new("ERR The command has no key arguments"));
+    }
+    let mut positions = Vec::new();
+    row.keys
+        .positions(&inner, |at| positions.push(at))
+        .map_err(|_| Refusal::new("ERR Invalid arguments specified for command"))?;
+    if positions.is_empty() {
+        return Err(Refusal::new("ERR The command has no key arguments"));
+    }
+    Ok((row, inner, positions))
+}
+
+fn getkeys(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let (_, inner, positions) = whole(session, args)?;
+    reply.array(positions.len());
+    positions.iter().for_each(|&at| reply.bulk(inner.at(at)));
+    Ok(())
+}
+
+fn getkeysandflags(
+    session: &mut Session,
+    args: &Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Refusal> {
+    let (row, inner, positions) = whole(session, args)?;
+    reply.array(positions.len());
+    for (number, &at) in positions.iter().enumerate() {
+        let flags = row.key_use_with(&inner, number).words();
+        reply.array(2);
+        reply.bulk(inner.at(at));
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    Ok(())
+}
+
+fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    rows::help(
+        reply,
+        "COMMAND",
+        &[
+            "(no subcommand)",
+            "    Return details about all Redis commands.",
+            "COUNT",
+            "    Return the total number of commands in this Redis server.",
+            "LIST",
+            "    Return a list of all commands in this Redis server.",
+            "INFO [<command-name> ...]",
+            "    Return details about multiple Redis commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "DOCS [<command-name> ...]",
+            "    Return documentation details about multiple Redis commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "GETKEYS <full-command>",
+            "    Return the keys from a full Redis command.",
+            "GETKEYSANDFLAGS <full-command>",
+            "    Return the keys and the access flags from a full Redis command.",
+        ],
+    )
+}

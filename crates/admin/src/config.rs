@@ -1,0 +1,163 @@
+//! CONFIG GET, SET, RESETSTAT, REWRITE.
+
+use base::Refusal;
+use command::{Arity, Command, Secrets};
+use resp::{Args, Reply};
+use session::Later;
+use session::Session;
+use session::SessionCommand;
+use session::SessionRun;
+
+use super::rows::{self, ADMIN, ANYTIME, SERVER, sub};
+
+const SUBCOMMANDS: &[Command] = &[
+    sub(
+        SERVER,
+        "config|get",
+        "parameter...",
+        Arity::AtLeast(3),
+        ADMIN,
+        "2.0.0",
+        "Returns the settings whose names match the patterns.",
+    ),
+    Command {
+        secrets: Secrets::Settings,
+        ..sub(
+            SERVER,
+            "config|set",
+            "<parameter value>...",
+            Arity::AtLeast(4),
+            ADMIN,
+            "2.0.0",
+            "Changes settings, all of them or none.",
+        )
+        .with_tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+    },
+    sub(
+        SERVER,
+        "config|resetstat",
+        "",
+        Arity::Exactly(2),
+        ADMIN,
+        "2.0.0",
+        "Sets the counters of INFO back to zero.",
+    ),
+    sub(
+        SERVER,
+        "config|rewrite",
+        "",
+        Arity::Exactly(2),
+        ADMIN,
+        "2.8.0",
+        "Writes the settings into the configuration file.",
+    ),
+    sub(
+        SERVER,
+        "config|help",
+        "",
+        Arity::Exactly(2),
+        ANYTIME,
+        "5.0.0",
+        "Tells about the subcommands.",
+    ),
+];
+
+pub const ROWS: &[SessionCommand] = &[SessionCommand {
+    row: rows::container(
+        SERVER,
+        "config",
+        "2.0.0",
+        "Settings of the server.",
+        SUBCOMMANDS,
+    ),
+    run: SessionRun::Subcommands(&[
+        ("config|get", SessionRun::Now(get)),
+        ("config|set", SessionRun::Now(set)),
+        ("config|resetstat", SessionRun::Later(resetstat)),
+        ("config|rewrite", SessionRun::Now(rewrite)),
+        ("config|help", SessionRun::Now(help)),
+    ]),
+}];
+
+fn get(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    let patterns: Vec<String> = args
+        .iter_from(2)
+        .map(|pattern| String::from_utf8_lossy(pattern).into_owned())
+        .collect();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let found = session.shared().settings.get(&patterns);
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn set(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Refusal::Syntax);
+    }
+    let words: Vec<String> = args
+        .iter_from(2)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    let pairs: Vec<(&str, &str)> = words
+        .chunks_exact(2)
+        .filter_map(|pair| match pair {
+            [name, value] => Some((name.as_str(), value.as_str())),
+            _ => None,
+        })
+        .collect();
+    let shared = session.shared();
+    shared
+        .settings
+        .set(&pairs, session.client.is_local())
+        .map_err(|error| Refusal::text_of(format!("ERR {error}")))?;
+    let tracking = shared.settings.current().latency_tracking;
+    shared
+        .stats
+        .iter()
+        .for_each(|core| core.track_latency(tracking));
+    reply.ok();
+    Ok(())
+}
+
+/// Counters of the regions are theirs alone, so they are held for a moment.
+fn resetstat<'a>(session: &'a mut Session, _: &'a Args<'a>, reply: &'a mut Reply) -> Later<'a> {
+    Box::pin(async move {
+        let mut held = session.hold_all().await;
+        held.spaces().for_each(super::info::reset_counters);
+        session.release(held).await;
+        session.shared().stats.iter().for_each(|core| core.reset());
+        reply.ok();
+        Ok(())
+    })
+}
+
+fn rewrite(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    session
+        .shared()
+        .settings
+        .rewrite()
+        .map_err(|error| Refusal::text_of(format!("ERR {error}")))?;
+    reply.ok();
+    Ok(())
+}
+
+fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+    rows::help(
+        reply,
+        "CONFIG",
+        &[
+            "GET <pattern>",
+            "    Return parameters matching the glob-like <pattern> and their values.",
+            "SET <directive> <value>",
+            "    Set the configuration <directive> to <value>.",
+            "RESETSTAT",
+            "    Reset statistics reported by the INFO command.",
+            "REWRITE",
+            "    Rewrite the configuration file.",
+        ],
+    )
+}

@@ -1,0 +1,248 @@
+//! Connections of the HTTP port: HTTP/1 for people and Prometheus, HTTP/2 for gRPC, on the same socket.
+//!
+//! Who may ask: whoever could use the Redis port. While `protected-mode` is on and there is no password, this machine only; with a
+//! password, calls about rows carry it as `authorization: Bearer <password>`. Numbers are shown without.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use runtime::Shared;
+use session::SessionRuns;
+use session::listener;
+use stats::clients::is_local;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tonic::body::Body;
+
+use super::rows::{self, Rows};
+use super::{LAST_CALLS, metrics};
+
+/// Connections at a time; more wait to be accepted.
+const CONNECTIONS: usize = 1024;
+/// Calls at a time on one connection.
+const CALLS: u32 = 256;
+/// Of all headers of a call.
+const HEADER_BYTES: u32 = 16 * 1024;
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// How HTTP/2 begins.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// For a client to say which of the two it speaks: the library waits for that without limit, and there is room for so many clients only.
+const FIRST_WORD_TIME: Duration = Duration::from_secs(5);
+/// A client from whom nothing is heard is asked whether it is there.
+const ASK_AFTER: Duration = Duration::from_secs(30);
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// Serves until told to stop.
+pub async fn run(
+    shared: Arc<Shared>,
+    runs: Arc<SessionRuns>,
+    listeners: Vec<TcpListener>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let site = Arc::new(Site {
+        rows: Rows::new(&shared, runs),
+        shared,
+    });
+    let graceful = Arc::new(GracefulShutdown::new());
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| {
+            let accepted = accept(listener, site.clone(), graceful.clone(), room.clone());
+            tokio::spawn(accepted)
+        })
+        .collect();
+    let _ = stopped.wait_for(|is_asked| *is_asked).await;
+    for task in accepting {
+        task.abort();
+        let _ = task.await;
+    }
+    if let Some(graceful) = Arc::into_inner(graceful) {
+        let _ = tokio::time::timeout(LAST_CALLS, graceful.shutdown()).await;
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    site: Arc<Site>,
+    graceful: Arc<GracefulShutdown>,
+    room: Arc<Semaphore>,
+) {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(64 * 1024);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS)
+        .max_header_list_size(HEADER_BYTES)
+        .adaptive_window(true)
+        .keep_alive_interval(ASK_AFTER)
+        .keep_alive_timeout(ANSWER_WITHIN);
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // Out of descriptors, most likely.
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        prepare(&site.shared, &stream);
+        let site = site.clone();
+        let service = service_fn(move |request| {
+            let site = site.clone();
+            async move { Ok::<_, Infallible>(site.answer(request, peer).await) }
+        });
+        // Who has said nothing yet is no reason to wait when the node stops.
+        let (server, graceful) = (server.clone(), Arc::downgrade(&graceful));
+        tokio::spawn(async move {
+            if has_begun(&stream).await
+                && let Some(watcher) = graceful.upgrade().map(|it| it.watcher())
+            {
+                let connection = server.serve_connection(TokioIo::new(stream), service);
+                // What a client breaks off is its own affair.
+                let _ = watcher.watch(connection.into_owned()).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Whether a client has said, in time, enough to tell which HTTP it speaks.
+async fn has_begun(stream: &TcpStream) -> bool {
+    let heard = async {
+        let mut first = [0; PREFACE.len()];
+        loop {
+            let count = stream.peek(&mut first).await.unwrap_or(0);
+            let said = first.get(..count).unwrap_or_default();
+            match count {
+                0 => return false,
+                _ if count == PREFACE.len() || !PREFACE.starts_with(said) => return true,
+                // More of it comes; what is there would be seen again at once.
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(FIRST_WORD_TIME, heard).await == Ok(true)
+}
+
+fn prepare(shared: &Shared, stream: &TcpStream) {
+    let keepalive_seconds = shared.settings.current().tcp_keepalive_seconds;
+    listener::prepare(stream, keepalive_seconds);
+}
+
+/// What the pages and the service know.
+struct Site {
+    shared: Arc<Shared>,
+    rows: Rows,
+}
+
+impl Site {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+        if rows::is_ours(request.uri().path()) {
+            return match self.refuses_call(&request, peer) {
+                Some(status) => status.into_http(),
+                None => self.rows.call(request).await,
+            };
+        }
+        if self.is_protected() && !is_local(peer) {
+            let text = "protected mode: only clients on this machine are answered (protected-mode, requirepass)\n";
+            return page(StatusCode::FORBIDDEN, text);
+        }
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return page(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
+        }
+        match request.uri().path() {
+            "/metrics" => {
+                let mut response = page(StatusCode::OK, metrics::text(&self.shared));
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                response
+            }
+            "/healthz" => self.health(),
+            "/" => page(
+                StatusCode::OK,
+                "neokv\n\n/metrics  numbers for Prometheus\n/healthz  whether this node is well\ngRPC      neokv.table.v1.Table\n",
+            ),
+            _ => page(
+                StatusCode::NOT_FOUND,
+                "not found; there are /metrics and /healthz\n",
+            ),
+        }
+    }
+
+    fn health(&self) -> Response<Body> {
+        let shared = &self.shared;
+        if shared.shutdown.is_asked() {
+            return page(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+        }
+        if shared.saving.loading.load(Ordering::Relaxed) {
+            return page(StatusCode::SERVICE_UNAVAILABLE, "loading\n");
+        }
+        match shared.durable.as_ref().and_then(|it| it.refusal()) {
+            Some(refusal) => page(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{}\n", refusal.text()),
+            ),
+            None => page(StatusCode::OK, "ok\n"),
+        }
+    }
+
+    fn is_protected(&self) -> bool {
+        let settings = self.shared.settings.current();
+        settings.protected_mode && settings.requirepass.is_empty()
+    }
+
+    fn refuses_call(&self, request: &Request<Incoming>, peer: SocketAddr) -> Option<tonic::Status> {
+        if self.is_protected() && !is_local(peer) {
+            return Some(tonic::Status::permission_denied(
+                "protected mode: only clients on this machine are answered (protected-mode, requirepass)",
+            ));
+        }
+        let settings = self.shared.settings.current();
+        if settings.requirepass.is_empty() {
+            return None;
+        }
+        let given = request.headers().get(AUTHORIZATION);
+        let given = given.and_then(|it| it.as_bytes().strip_prefix(b"Bearer "));
+        match given.is_some_and(|it| is_same(it, &settings.requirepass)) {
+            true => None,
+            false => Some(tonic::Status::unauthenticated(
+                "metadata `authorization: Bearer <password>` is needed (requirepass)",
+            )),
+        }
+    }
+}
+
+/// How much of it is right does not show in how long it takes.
+fn is_same(given: &[u8], wanted: &[u8]) -> bool {
+    let differs = |all, (a, b): (&u8, &u8)| all | (a ^ b);
+    given.len() == wanted.len() && given.iter().zip(wanted).fold(0, differs) == 0
+}
+
+fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(text.into())));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,402 @@
+//! The start of a cluster node.
+//!
+//! ```text
+//!   who am I?  "self" row ─► known: serve at once, tell meta aside
+//!              none, --cluster-init ─► found a cluster: node 1, the only member of meta
+//!              none, --join ─► ask until meta gives an id
+//!   then: transport, replicas from their seats, cores, meta member, heartbeats
+//! ```
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base::cluster::META_REGION;
+use bytes::Bytes;
+use keyspace::rows::RowStore;
+use meta::wire::{Address, Profile};
+use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
+
+use super::heartbeats::{Node, Nudge, ask_to_join};
+use super::meta_thread::{MetaInput, MetaThread};
+use super::regions::{self, MOST_PLACES, Task};
+use super::seats::{self, Identity};
+use super::snapshots;
+use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, clock_ms, digests};
+use crate::Shared;
+use crate::cores::{Map, Message, OwnedRegions, Places, Region};
+use crate::durable::{Checkpoints, Durable, Stores, region_count_of};
+use crate::open::{OpenError, Opened};
+use crate::shared::random_seed;
+use crate::tables::catalogue_change;
+use node::{Newcomer, NewcomerStep, Pace, Progress, Specs, Start, StartOptions};
+use settings::Settings;
+
+/// Newest format of entries and rows this program reads.
+pub const FORMAT: u32 = replica::entry::VERSION as u32;
+/// Nothing longer goes between nodes at once: a value of 512 MB does.
+pub const FRAME_BYTES: usize = 640 << 20;
+const TELL_AGAIN: Duration = Duration::from_secs(5);
+
+/// Opens a node of a cluster; `http_port`: what it tells others, 0 for none.
+pub fn open_cluster(
+    mut settings: Settings,
+    commands: Specs,
+    stores: Stores,
+    http_port: u16,
+) -> Result<Opened, OpenError> {
+    let wrong = OpenError::Cluster;
+    let rows = &*stores.rows;
+    if region_count_of(rows).map_err(OpenError::Recover)?.is_some() {
+        return Err(wrong(
+            "the data directory is that of a node that is alone; a cluster node needs one of its own"
+                .into(),
+        ));
+    }
+    let cores = settings.num_shards.max(1);
+    let options = StartOptions {
+        founds: settings.cluster.init,
+        joins: !settings.cluster.join.is_empty(),
+    };
+    let start = Start::begin(options, rows, super::pause, random_seed).map_err(wrong)?;
+    let mut identity = start.identity.clone();
+    let handler = Arc::new(Ear::default());
+    let transport = start_transport(&settings, &identity, handler.clone()).map_err(wrong)?;
+    for (node, address) in identity.addresses() {
+        transport.set_peer(node, address);
+    }
+    let profile = profile(&settings, http_port);
+    if identity.node == 0 {
+        let (addresses, clock_ms) = (settings.cluster.join.clone(), clock_ms());
+        let newcomer = Newcomer::new(identity, profile.clone(), addresses, clock_ms);
+        identity = join(newcomer, rows, &transport).map_err(wrong)?;
+    }
+
+    snapshots::recover(rows, &settings.dir).map_err(wrong)?;
+    let progress = Arc::new(Progress::new(MOST_PLACES));
+    let places = Arc::new(Places::default());
+    let pace = pace(&settings);
+    let (nudge, nudges) = Nudge::channel();
+    let (meta, meta_inbox) = std::sync::mpsc::channel();
+    let cluster = Arc::new(Cluster {
+        id: identity.cluster,
+        node: identity.node,
+        places: places.clone(),
+        routes: Default::default(),
+        transport,
+        table: Table::default(),
+        received: Default::default(),
+        digests: Default::default(),
+        meta,
+        meta_report: Default::default(),
+        nudge,
+        lost: Default::default(),
+        tick_ms: pace.tick_ms,
+        heard_tables: Default::default(),
+        follower_read: settings.cluster.follower_read,
+        redirects: settings.cluster.redirects,
+    });
+    let map = Map::of_cluster(cores, places);
+    let mut homes: Vec<Vec<Box<Region>>> = (0..cores).map(|_| Vec::new()).collect();
+    let mut alive = Vec::new();
+    for seat in seats::records(rows).map_err(wrong)? {
+        let Some(place) = cluster.table.take(seat.region()) else {
+            return Err(wrong("this node has no room for its replicas".into()));
+        };
+        let region = regions::open(&stores, &seat, place, &progress, pace, random_seed());
+        let region = region.map_err(wrong)?;
+        alive.extend(region.space.alive());
+        cluster.lead_slots(&seat, place);
+        if let Some(home) = homes.get_mut(map.core_of(place)) {
+            home.push(region);
+        }
+    }
+    let durable = Durable::start(stores, settings.log_sync, progress).map_err(OpenError::Thread)?;
+    durable.stores.rows.set_alive(&alive);
+    durable.stores.rows.start_compaction();
+    let homes = homes
+        .into_iter()
+        .enumerate()
+        .map(|(core, regions)| OwnedRegions::of(&map, core, regions))
+        .collect();
+    let join = settings.cluster.join.clone();
+    settings.have_no_own_database();
+    let catalogue = catalogue_change::kept(&*durable.stores.rows).map_err(OpenError::Recover)?;
+    let mut shared = Shared::with(settings, map, commands, Some(durable));
+    shared.publish_catalogue(catalogue);
+    shared.cluster = Some(cluster.clone());
+    let shared = Arc::new(shared);
+    let checkpoints = Checkpoints::start(shared.clone()).map_err(OpenError::Thread)?;
+
+    let founder = start.is_founder.then(|| {
+        let settings = founding(&shared.settings.current());
+        start.founding(settings, profile.clone())
+    });
+    let meta_thread = MetaThread {
+        shared: shared.clone(),
+        cluster: cluster.clone(),
+        inbox: meta_inbox,
+        pace,
+        founder,
+    };
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    threads.push(spawn("meta", move || meta_thread.run())?);
+    let node = Node {
+        shared: shared.clone(),
+        cluster,
+        identity,
+        token: start.token,
+        profile,
+        pace,
+        join,
+        nudges,
+    };
+    threads.push(spawn("node", move || node.run())?);
+    Ok(Opened {
+        shared,
+        homes,
+        checkpoints: Some(checkpoints),
+        threads,
+        peers: Some(PeerDoor(handler)),
+    })
+}
+
+/// Peers are heard once everything is there.
+pub struct PeerDoor(Arc<Ear>);
+
+impl PeerDoor {
+    pub fn open(self, shared: Arc<Shared>) {
+        let _ = self.0.shared.set(shared);
+    }
+}
+
+/// Whether the rows are those of a cluster node.
+pub fn is_cluster_data(rows: &dyn RowStore) -> Result<bool, String> {
+    Ok(Identity::read(rows)?.is_some())
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(run).map_err(OpenError::Thread)
+}
+
+/// The wishes of whoever founds a cluster.
+fn founding(settings: &Settings) -> meta::state::Settings {
+    let wanted = &settings.cluster;
+    let regions = match wanted.regions {
+        0 => 4 * wanted.replicas,
+        given => given,
+    };
+    meta::state::Settings {
+        replicas: wanted.replicas,
+        regions,
+        meta_replicas: wanted.meta_replicas,
+    }
+}
+
+/// Asks meta for an id until it gives one.
+fn join(
+    mut newcomer: Newcomer,
+    rows: &dyn RowStore,
+    transport: &Transport,
+) -> Result<Identity, String> {
+    loop {
+        match newcomer.step(clock_ms()) {
+            NewcomerStep::Ask(address) => {
+                let target = Target::Address(address);
+                match ask_to_join(transport, target, newcomer.join()) {
+                    Ok(answer) => {
+                        if let Some(identity) = newcomer.on_answer(answer, rows, super::pause)? {
+                            transport.set_identity(identity.cluster, identity.node);
+                            return Ok(identity);
+                        }
+                    }
+                    Err(error) => newcomer.on_no_answer(error.to_string()),
+                }
+            }
+            NewcomerStep::Wait { ms, tell } => {
+                if let Some((since_ms, why)) = tell {
+                    let seconds = since_ms / 1000;
+                    tracing::info!(seconds, "asking to join for {seconds} s: {why}");
+                }
+                std::thread::sleep(Duration::from_millis(ms));
+            }
+        }
+    }
+}
+
+fn profile(settings: &Settings, http_port: u16) -> Profile {
+    let cluster = &settings.cluster;
+    Profile {
+        redis: Address::new(cluster.advertise_host.clone(), cluster.advertise_port),
+        peer: Address::new(cluster.advertise_host.clone(), cluster.peer_port),
+        http_port: u32::from(http_port),
+        labels: cluster.labels.clone(),
+        stores: cluster.stores,
+        metas: cluster.metas,
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+fn pace(settings: &Settings) -> Pace {
+    let election_ticks = Pace::default().election_ticks;
+    Pace {
+        tick_ms: (settings.cluster.election_ms / election_ticks as u64).max(10),
+        keep_entries: settings.cluster.keep_entries,
+        ..Pace::default()
+    }
+}
+
+fn start_transport(
+    settings: &Settings,
+    identity: &Identity,
+    handler: Arc<Ear>,
+) -> Result<Transport, String> {
+    let host = settings.bind.iter().find(|it| !it.starts_with('-'));
+    let host = host.map_or("127.0.0.1", |it| if it == "*" { "0.0.0.0" } else { it });
+    let port = settings.cluster.peer_port;
+    let listen = (host, port).to_socket_addrs();
+    let listen: Option<SocketAddr> = listen.ok().and_then(|mut it| it.next());
+    let tls = settings.cluster.tls.clone().map(armour).transpose()?;
+    let config = Config {
+        cluster_id: identity.cluster,
+        node_id: identity.node,
+        listen: Some(listen.ok_or_else(|| format!("{host} is no address to listen on"))?),
+        tls,
+        frame_bytes_max: FRAME_BYTES,
+        snapshots: transport::Snapshots {
+            rate_bytes: settings.cluster.snapshot_rate_bytes,
+            ..Default::default()
+        },
+        ..Config::default()
+    };
+    Transport::start(config, handler)
+        .map_err(|error| format!("cannot listen for peers on {host}:{port}: {error}"))
+}
+
+/// All three or none: a node that was to be armoured does not start without.
+fn armour(files: [String; 3]) -> Result<transport::Tls, String> {
+    let names = ["peer-tls-cert", "peer-tls-key", "peer-tls-ca"];
+    if let Some((name, _)) = names.iter().zip(&files).find(|(_, file)| file.is_empty()) {
+        return Err(format!(
+            "peer-tls-cert, peer-tls-key and peer-tls-ca go together: {name} is missing"
+        ));
+    }
+    let [certificate, key, authority] = files.map(Into::into);
+    Ok(transport::Tls {
+        certificate,
+        key,
+        authority,
+        name: None,
+    })
+}
+
+/// What the transport tells this node.
+#[derive(Default)]
+struct Ear {
+    shared: OnceLock<Arc<Shared>>,
+    /// When a refusal was last told of.
+    told: Mutex<Option<Instant>>,
+}
+
+impl Ear {
+    fn cluster(&self) -> Option<(&Arc<Shared>, &Arc<Cluster>)> {
+        let shared = self.shared.get()?;
+        Some((shared, shared.cluster.as_ref()?))
+    }
+}
+
+impl Handler for Ear {
+    fn on_raft(&self, from: u64, messages: Vec<RaftMessage>) {
+        let Some((shared, cluster)) = self.cluster() else {
+            return;
+        };
+        let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
+        for message in messages {
+            if message.region == NEWS {
+                cluster.nudge();
+                continue;
+            }
+            if message.region == META_REGION {
+                cluster.tell_meta(MetaInput::Raft {
+                    from,
+                    bytes: message.body,
+                });
+                continue;
+            }
+            // A region that is not here (yet, or any more): meta sees to it.
+            if let Some(place) = cluster.table.place_of(message.region)
+                && let Some(core) = by_core.get_mut(shared.map.core_of(place))
+            {
+                core.push((place, message.body));
+            }
+        }
+        for (mailbox, messages) in shared.mailboxes.iter().zip(by_core) {
+            if !messages.is_empty() {
+                mailbox.send(Message::Raft { from, messages });
+            }
+        }
+    }
+
+    fn on_call(&self, _from: u64, method: u16, body: Bytes, reply: Reply) {
+        match self.cluster() {
+            Some((shared, _)) if matches!(method, METHOD_DIGEST | METHOD_DIGEST_OF) => {
+                digests::on_call(shared, method, body, reply);
+            }
+            Some((_, cluster)) => cluster.tell_meta(MetaInput::Call {
+                method,
+                body,
+                reply,
+            }),
+            None => reply.reject("the node is starting"),
+        }
+    }
+
+    fn on_down(&self, node: u64) {
+        let Some(shared) = self.shared.get() else {
+            return;
+        };
+        for mailbox in &shared.mailboxes {
+            mailbox.send(Task::NodeDown(node).into());
+        }
+    }
+
+    fn on_broken(&self, node: u64) {
+        let Some(shared) = self.shared.get() else {
+            return;
+        };
+        for mailbox in &shared.mailboxes {
+            mailbox.send(Task::NodeBroken(node).into());
+        }
+    }
+
+    fn on_refused(&self, node: u64, refusal: &Refusal) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
+            *told = Some(Instant::now());
+            tracing::warn!(peer = node, "node {node} refuses this one: {refusal}");
+        }
+    }
+
+    fn on_snapshot_offer(&self, from: u64, offer: &IncomingOffer) -> transport::Accept {
+        match self.cluster() {
+            Some((shared, _)) => super::snapshots::on_offer(shared, from, offer),
+            None => transport::Accept::Refuse("the node is starting".into()),
+        }
+    }
+
+    fn on_snapshot_complete(
+        &self,
+        from: u64,
+        offer: &IncomingOffer,
+        directory: std::path::PathBuf,
+    ) -> Result<(), String> {
+        match self.cluster() {
+            Some((shared, _)) => super::snapshots::on_complete(shared, from, offer, directory),
+            None => Err("the node is starting".into()),
+        }
+    }
+}

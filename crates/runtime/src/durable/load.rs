@@ -1,0 +1,220 @@
+//! Keys that are not in memory: fetched from their rows, then the command runs again.
+//!
+//! Rows in the block cache are taken at once; others are fetched by a reader thread while the core
+//! goes on. If several ask for one key the first answer counts: the keyspace knows which request it
+//! still waits for, so what is put into the cache is never older than what was there.
+//!
+//! Rows of big collections, which are never loaded, are only brought into the block cache.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use base::DbIndex;
+use keyspace::EvictionPolicy;
+use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
+use stats::memory::{publish, used_memory};
+
+use crate::cores::{Answer, Cold, Core, Message, Place, Region, Ticket};
+use node::Fetched;
+
+/// Entries dropped from the cache after one turn at most; the next goes on.
+const DROPPED_AT_ONCE: usize = 256;
+/// A big collection comes into memory if it takes no more than this part of the cache.
+const WHOLE_PART: usize = 8;
+
+/// A key that has to be fetched; `None` if it is there, or was in the block cache.
+fn wanted(core: &Core, region: &mut Region, db: DbIndex, key: &[u8]) -> Option<LoadRequest> {
+    let durable = core.shared.durable.as_ref()?;
+    if region.space.is_resident(db, key) {
+        return None;
+    }
+    let request = region.space.load_request(db, key);
+    match rows::load(&*durable.stores.rows, &request, Tier::Cache) {
+        Ok(loaded) => {
+            region.space.insert_loaded(request, loaded);
+            None
+        }
+        Err(_) => Some(request),
+    }
+}
+
+impl Core {
+    /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
+    /// comes next finds out by itself.
+    pub(crate) async fn load_home(self: &Rc<Self>, id: Place, keys: &[(DbIndex, Box<[u8]>)]) {
+        // Room is made before, so that what comes now stays until the command has run.
+        self.keep_in_bounds();
+        let mut fetching = Vec::new();
+        {
+            let mut home = self.regions.borrow_mut();
+            let Some(region) = home.region_mut(id) else {
+                return;
+            };
+            for (db, key) in keys {
+                if let Some(request) = wanted(self, region, *db, key) {
+                    fetching.push(self.fetch(request));
+                }
+            }
+        }
+        for ticket in fetching {
+            if let Answer::Fetched(fetched) = ticket.await
+                && let Some((request, loaded)) = self.fetched(*fetched)
+                && let Some(region) = self.regions.borrow_mut().region_mut(id)
+            {
+                region.space.insert_loaded(request, loaded);
+            }
+        }
+    }
+
+    /// Waits until rows are in the block cache; the core goes on meanwhile. `tries`: how often the
+    /// command that needs them has met cold rows before.
+    pub async fn warm(self: &Rc<Self>, cold: Vec<ColdRows>, tries: u8) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        let mut warming = Vec::new();
+        for rows in cold {
+            let ticket = Ticket::new(self);
+            let (number, core, shared) = (ticket.number(), self.id, self.shared.clone());
+            durable.warmed.fetch_add(1, Ordering::Relaxed);
+            durable.readers.send(Box::new(move |source| {
+                let warmed = rows::warm(source, &rows, tries);
+                if let (Err(RowError::Failed(reason)), Some(durable)) = (warmed, &shared.durable) {
+                    durable.fail(&reason);
+                }
+                if let Some(mailbox) = shared.mailboxes.get(core) {
+                    mailbox.send(Message::Warmed { ticket: number });
+                }
+            }));
+            warming.push(ticket);
+        }
+        for ticket in warming {
+            ticket.await;
+        }
+    }
+
+    /// Gets what a command of a region of this core needed; it is to be run again, at once.
+    pub async fn bring(self: &Rc<Self>, cold: Cold) {
+        if cold.is_behind {
+            self.follow_catalogue(cold.region).await;
+            self.begin_batch();
+            let lacks = {
+                let catalogue = self.shared.catalogue.load();
+                let mut home = self.regions.borrow_mut();
+                home.region_mut(cold.region).is_some_and(|region| {
+                    region.lacks_tables(catalogue.version) && !region.learn_tables(&catalogue)
+                })
+            };
+            if lacks {
+                // A follower that does not have all tables yet would deny what the leader has.
+                let refusal = self.unserved_region(cold.region);
+                self.row_failure.set(Some(Box::new(refusal)));
+            }
+            return;
+        }
+        if !cold.table_rows.is_empty() {
+            let failed = self.bring_rows(cold.region, cold.table_rows).await;
+            self.begin_batch();
+            let why = failed.into_iter().next();
+            return self
+                .row_failure
+                .set(why.map(|(_, refusal)| Box::new(refusal)));
+        }
+        if !cold.keys.is_empty() {
+            self.load_home(cold.region, &cold.keys).await;
+        }
+        self.warm(cold.rows, cold.again.tries().saturating_sub(1))
+            .await;
+        self.begin_batch();
+        self.again.set(cold.again);
+    }
+
+    pub(super) fn fetched(&self, fetched: Fetched) -> Option<(LoadRequest, Loaded)> {
+        match fetched {
+            (request, Ok(loaded)) => Some((request, loaded)),
+            (_, Err(error)) => {
+                if let (RowError::Failed(reason), Some(durable)) = (error, &self.shared.durable) {
+                    durable.fail(&reason);
+                }
+                None
+            }
+        }
+    }
+
+    /// With a policy `maxmemory` limits the data set, not memory; see `durable::evict`.
+    fn cache_limit(&self) -> usize {
+        let settings = self.settings();
+        let evicts = settings.tuning.policy != EvictionPolicy::NoEviction;
+        match settings.maxmemory {
+            0 => settings.cache_bytes,
+            _ if evicts => settings.cache_bytes,
+            most => settings.cache_bytes.min(most),
+        }
+    }
+
+    /// Sends a reader thread for a big collection that is used a lot, to have it in memory; called now
+    /// and then. One at a time: the other readers are for those who wait.
+    pub(crate) fn read_wholes(&self) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        let (most_bytes, now_ms) = (self.cache_limit() / WHOLE_PART, self.now_ms());
+        for region in self.regions.borrow_mut().present() {
+            region.space.take_wholes();
+            if durable.is_reading_whole.load(Ordering::Relaxed) {
+                continue;
+            }
+            let Some(job) = region.space.whole_job(now_ms, most_bytes) else {
+                continue;
+            };
+            durable.is_reading_whole.store(true, Ordering::Relaxed);
+            durable.wholes.fetch_add(1, Ordering::Relaxed);
+            let shared = self.shared.clone();
+            durable.readers.send(Box::new(move |_| {
+                job.run();
+                if let Some(durable) = &shared.durable {
+                    durable.is_reading_whole.store(false, Ordering::Relaxed);
+                }
+            }));
+        }
+    }
+
+    /// Drops what is beyond `cache-size` from memory; it is in the rows.
+    pub(crate) fn keep_in_bounds(self: &Rc<Self>) {
+        let limit = self.cache_limit();
+        if used_memory() <= limit {
+            return;
+        }
+        if self.shared.durable.as_ref().is_none_or(|it| it.is_failed()) {
+            return; // what the store did not take is in memory only
+        }
+        publish();
+        let settings = self.settings().clone();
+        let now_ms = self.now_ms();
+        let mut home = self.regions.borrow_mut();
+        let mut left = DROPPED_AT_ONCE;
+        while left > 0 && used_memory() > limit {
+            let mut dropped = false;
+            for region in home.present() {
+                // What an entry waits for must not leave while the rest of it comes, and what the
+                // store has not must stay.
+                let waits = region.member.as_ref().is_some_and(|member| member.stalled);
+                if waits || region.settle().is_err() {
+                    continue;
+                }
+                for _ in 0..16 {
+                    let seed = self.next_seed();
+                    if !region.space.uncache_one(now_ms, seed, &settings.tuning) {
+                        break;
+                    }
+                    dropped = true;
+                    left = left.saturating_sub(1);
+                }
+            }
+            publish();
+            if !dropped {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The threads of a node: cores that own regions, the log writer, readers, peers, SQL; they carry out what `node` decides.
+//!
+//! ```text
+//!   cores      threads with regions; messages between them; regions that are lent
+//!   durable    the log writer, recovery, loads, commits over several regions
+//!   cluster    peers, meta, snapshots, where a slot is led
+//!   tables     SQL behind tables
+//!   open       regions as a node finds them when it starts
+//!   shared     what all cores share          shutdown   the wish to stop
+//! ```
+//!
+//! What a core owns, only that core touches; cores talk by message. What all cores share ([`Shared`]) is either read-mostly
+//! (settings, specifications) or off the hot path (client registry, slow log).
+//!
+//! Crates above (sessions, commands about the server, dumps) get a [`Core`]; where one of them has to act on another core,
+//! it sends a function there ([`Core::call_on`]).
+
+pub mod cluster;
+pub mod cores;
+pub mod durable;
+pub mod open;
+mod shared;
+pub mod shutdown;
+pub mod tables;
+
+pub use cores::Core;
+pub use durable::Stores;
+pub use shared::{Shared, UNHEARD, now_ms, random_id, random_seed};

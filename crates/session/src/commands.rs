@@ -1,0 +1,91 @@
+//! All commands of the server: the rows of the `command` crate and session commands, in one table. Crates above this one
+//! have the session commands and hand in their rows.
+//!
+//! A session command is a row like any other (`run: Run::Session`) plus a function over its
+//! session. Those that must wait (hold regions, sleep, write a file) return a future. A row of a
+//! server family may also carry `Run::Read` or `Run::Write` and is then run as any data command,
+//! on the regions its `keys` name (`Keys::Everything`: all, held together): prefer that where the
+//! function needs only a `View`.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use base::Refusal;
+use command::Command;
+use node::Specs;
+use resp::{Args, Reply};
+
+use crate::Session;
+
+/// What a session command that waits returns.
+pub type Later<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + 'a>>;
+
+pub type NowFn = fn(&mut Session, &Args<'_>, &mut Reply) -> Result<(), Refusal>;
+pub type LaterFn = for<'a> fn(&'a mut Session, &'a Args<'a>, &'a mut Reply) -> Later<'a>;
+
+#[derive(Clone, Copy)]
+pub enum SessionRun {
+    Now(NowFn),
+    Later(LaterFn),
+    /// A container: the runs of its subcommands by the row's name (`"client|list"`). Subcommands
+    /// whose row is `Run::Read` or `Run::Write` are left out.
+    Subcommands(&'static [(&'static str, SessionRun)]),
+    /// The row itself says how (`Run::Read`, `Run::Write`).
+    Row,
+}
+
+/// A row and what runs it.
+#[derive(Clone, Copy)]
+pub struct SessionCommand {
+    pub row: Command,
+    pub run: SessionRun,
+}
+
+/// All specifications, and what runs session commands.
+pub struct Commands {
+    pub specs: Specs,
+    pub runs: Arc<SessionRuns>,
+}
+
+/// What runs session commands, by row number; only session commands have one.
+pub struct SessionRuns(Vec<Option<SessionRun>>);
+
+impl Commands {
+    /// Those of the `command` crate and these.
+    pub fn new(families: &[&'static [SessionCommand]]) -> Self {
+        let session: Vec<&SessionCommand> = families.iter().copied().flatten().collect();
+        let pure = command::family::ALL.iter().copied().flatten().copied();
+        let specs = Specs::new(pure.chain(session.iter().map(|command| command.row)));
+        let by_name: HashMap<&str, SessionRun> = session
+            .iter()
+            .map(|command| (command.row.name, command.run))
+            .collect();
+        let rows = specs.table.rows().iter();
+        let runs = rows.map(|row| by_name.get(row.name).copied()).collect();
+        let runs = Arc::new(SessionRuns(runs));
+        Commands { specs, runs }
+    }
+}
+
+impl SessionRuns {
+    /// What runs a session command; `number` and `row` as [`command::Table::resolve`] gave them.
+    pub fn find(&self, number: usize, row: &Command) -> Option<SessionRun> {
+        match self.0.get(number).copied().flatten()? {
+            SessionRun::Subcommands(runs) => runs
+                .iter()
+                .find(|(name, _)| *name == row.name)
+                .map(|(_, run)| *run),
+            run => Some(run),
+        }
+    }
+}
+
+/// The refusal for a container without a subcommand.
+pub fn wrong_arity(row: &Command) -> Refusal {
+    Refusal::text_of(format!(
+        "ERR wrong number of arguments for '{}' command",
+        row.name
+    ))
+}

@@ -1,0 +1,439 @@
+//! The task of a session: read, run what is complete, write, again.
+//!
+//! Buffers are borrowed from the core while there is something in them; a session that is idle, or waits for the log, has
+//! none.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
+use runtime::cores::Core;
+use stats::clients::Client;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::Session;
+use super::pending::Pending;
+use super::prefetch::Ahead;
+use super::socket::Socket;
+use super::turn::{Slow, Step, Work};
+use crate::commands::SessionRuns;
+
+/// Replies are written when this much waits, even if there is more to run.
+const FLUSH_BYTES: usize = 16 * 1024;
+/// Least room to read into.
+const READ_BYTES: usize = 16 * 1024;
+
+/// The session is over.
+#[derive(Debug)]
+pub(super) struct Ended;
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Self {
+        Ended
+    }
+}
+
+/// What one client sent and has not been run.
+pub(super) struct Input {
+    pub buffer: Vec<u8>,
+    /// Start of the next command.
+    pub at: usize,
+    pub parser: RequestParser,
+    /// Length of the command being run.
+    pub consumed: usize,
+    limits: RequestLimits,
+    /// More bytes the command at `at` needs at least.
+    needed: usize,
+    ahead: Ahead,
+}
+
+pub(super) struct Connection {
+    pub socket: Socket,
+    pub input: Input,
+    pub work: Work,
+}
+
+/// Why [`Connection::turn`] stopped.
+enum Turn {
+    /// No whole command is left.
+    Drained,
+    /// Enough replies wait to be written.
+    Full,
+    Slow(Slow),
+    /// The client broke the protocol; the error is written.
+    Broken,
+}
+
+/// Serves one connection to its end.
+pub async fn serve(core: Rc<Core>, runs: Arc<SessionRuns>, stream: TcpStream) {
+    let address = |address: io::Result<std::net::SocketAddr>| {
+        address.map_or_else(|_| "?:0".into(), |address| address.to_string())
+    };
+    let client = Arc::new(Client::new(
+        core.shared.clients.next_id(),
+        address(stream.peer_addr()),
+        address(stream.local_addr()),
+        core.id,
+        core.now_ms(),
+    ));
+    client
+        .fd
+        .store(std::os::fd::AsRawFd::as_raw_fd(&stream), Ordering::Relaxed);
+    run(core, runs, client, Socket::Tcp(stream)).await;
+}
+
+/// Serves one connection of the node itself to its end.
+pub async fn serve_internal(
+    core: Rc<Core>,
+    runs: Arc<SessionRuns>,
+    socket: std::os::unix::net::UnixStream,
+    for_whom: &'static str,
+) {
+    let stream = socket
+        .set_nonblocking(true)
+        .and_then(|()| UnixStream::from_std(socket));
+    // Whoever has the other end sees it closed.
+    let Ok(stream) = stream else { return };
+    let id = core.shared.clients.next_id();
+    let client = Client::internal(id, for_whom, core.id, core.now_ms());
+    run(core, runs, Arc::new(client), Socket::Unix(stream)).await;
+}
+
+async fn run(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>, socket: Socket) {
+    let registered = Registered::new(&core, client.clone());
+    poll_fn(|cx| {
+        client.set_waker(cx.waker().clone());
+        Poll::Ready(())
+    })
+    .await;
+    let mut connection = Connection {
+        socket,
+        input: Input {
+            buffer: Vec::new(),
+            at: 0,
+            parser: RequestParser::new(),
+            consumed: 0,
+            limits: RequestLimits::default(),
+            needed: 1,
+            ahead: Ahead::default(),
+        },
+        work: Work {
+            session: Session::new(core, runs, client),
+            pending: Pending::default(),
+            out: Reply::new(Protocol::Resp2),
+            regions: Vec::new(),
+            cold: None,
+            carried: Default::default(),
+            suppressed: None,
+        },
+    };
+    let Err(Ended) = connection.run().await;
+    drop(registered);
+}
+
+/// A client in the registries; dropping it (also when the task is torn down) takes it out.
+struct Registered {
+    core: Rc<Core>,
+    client: Arc<Client>,
+}
+
+impl Registered {
+    fn new(core: &Rc<Core>, client: Arc<Client>) -> Self {
+        if !client.is_internal {
+            core.shared.clients.add(client.clone());
+        }
+        core.clients()
+            .borrow_mut()
+            .insert(client.id, client.clone());
+        Registered {
+            core: core.clone(),
+            client,
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.client.monitor.load(Ordering::Relaxed) {
+            self.core.shared.clients.add_monitors(-1);
+        }
+        self.core.shared.clients.remove(self.client.id);
+        self.core.clients().borrow_mut().remove(&self.client.id);
+    }
+}
+
+impl Connection {
+    async fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
+        loop {
+            self.fill().await?;
+            let core = self.work.session.core.clone();
+            core.begin_batch();
+            self.begin();
+            loop {
+                match self.turn() {
+                    Turn::Drained => break,
+                    Turn::Full => {
+                        self.settle().await;
+                        self.flush().await?;
+                    }
+                    Turn::Slow(slow) => {
+                        self.settle().await;
+                        Box::pin(self.run_slow(slow)).await?;
+                        self.input.at += self.input.consumed;
+                        if self.work.session.close_after_reply {
+                            break;
+                        }
+                    }
+                    Turn::Broken => {
+                        self.settle().await;
+                        self.flush().await?;
+                        return Err(Ended);
+                    }
+                }
+            }
+            self.settle().await;
+            self.flush().await?;
+            if self.work.session.close_after_reply {
+                return Err(Ended);
+            }
+            self.tidy();
+            core.poke_inbox();
+        }
+    }
+
+    /// A new batch: what the parser may accept, what others see.
+    fn begin(&mut self) {
+        let session = &self.work.session;
+        let settings = session.core.settings();
+        self.input.limits.bulk_bytes = settings.proto_max_bulk_bytes;
+        self.input.limits.unauthenticated = !session.authenticated;
+        drop(settings);
+        let client = &session.client;
+        client
+            .last_active_ms
+            .store(session.core.now_ms(), Ordering::Relaxed);
+        if self.work.out.buffer_mut().capacity() == 0 {
+            *self.work.out.buffer_mut() = self.work.session.core.take_buffer();
+        }
+    }
+
+    /// Waits for bytes.
+    async fn fill(&mut self) -> Result<(), Ended> {
+        loop {
+            if let Some(pushed) = self.work.session.client.take_pushed() {
+                self.work.out.raw(&pushed);
+                self.flush().await?;
+            }
+            let core = self.work.session.core.clone();
+            let (input, socket) = (&mut self.input, &mut self.socket);
+            let client = &self.work.session.client;
+            let mut bytes = None;
+            poll_fn(|cx| {
+                if client.is_killed() || client.has_pushed() {
+                    return Poll::Ready(Ok(()));
+                }
+                input.make_room(&core);
+                match socket.poll_fill(cx, &mut input.buffer) {
+                    Poll::Ready(read) => {
+                        bytes = Some(read?);
+                        Poll::Ready(Ok(()))
+                    }
+                    Poll::Pending => {
+                        if input.buffer.is_empty() {
+                            core.give_buffer(std::mem::take(&mut input.buffer));
+                        }
+                        Poll::Pending
+                    }
+                }
+            })
+            .await
+            .map_err(|_: io::Error| Ended)?;
+            if client.is_killed() {
+                return Err(Ended);
+            }
+            match bytes {
+                Some(0) => return Err(Ended),
+                Some(n) => {
+                    core.stats().net_input_bytes.add(n as u64);
+                    let limit = core.settings().client_query_buffer_limit;
+                    if limit > 0 && self.input.buffer.len() > limit {
+                        return Err(Ended);
+                    }
+                    return Ok(());
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Runs commands until one has to wait or none is left.
+    fn turn(&mut self) -> Turn {
+        let (input, work) = (&mut self.input, &mut self.work);
+        loop {
+            let bytes = input.buffer.get(input.at..).unwrap_or_default();
+            if bytes.is_empty() {
+                input.needed = 1;
+                return Turn::Drained;
+            }
+            input
+                .ahead
+                .look(&work.session, &input.buffer, input.at, &input.limits);
+            match input.parser.parse(bytes, &input.limits) {
+                Ok(Parsed::Command { consumed }) => {
+                    let args = input.parser.args(bytes);
+                    match work.dispatch(&args) {
+                        Step::Done => input.at += consumed,
+                        Step::Slow(slow) => {
+                            input.consumed = consumed;
+                            return Turn::Slow(slow);
+                        }
+                    }
+                    if work.session.close_after_reply {
+                        return Turn::Drained;
+                    }
+                    input.limits.unauthenticated = !work.session.authenticated;
+                    if work.out.len() >= FLUSH_BYTES || work.pending.is_full() {
+                        return Turn::Full;
+                    }
+                }
+                Ok(Parsed::Nothing { consumed }) => input.at += consumed,
+                Ok(Parsed::Incomplete { needed }) => {
+                    input.needed = needed;
+                    return Turn::Drained;
+                }
+                Err(error) => {
+                    work.protocol_error(&error.0);
+                    return Turn::Broken;
+                }
+            }
+        }
+    }
+
+    /// Waits for commands on other cores; their replies are in the output then.
+    pub(super) async fn settle(&mut self) {
+        let work = &mut self.work;
+        let is_durable = work.session.core.shared.durable.is_some();
+        self.input.ahead.run_later = is_durable && !work.pending.is_empty();
+        if !work.pending.is_empty() {
+            self.lend_buffers();
+            let work = &mut self.work;
+            work.pending.settle(&mut work.session, &mut work.out).await;
+        }
+    }
+
+    /// What is pending has been copied: while it is waited for, others may use the buffers that are empty. Hundreds
+    /// of sessions then read into the same few buffers, which stay in the CPU's cache.
+    fn lend_buffers(&mut self) {
+        let core = &self.work.session.core;
+        let out = self.work.out.buffer_mut();
+        if out.is_empty() {
+            core.give_buffer(std::mem::take(out));
+        }
+        self.input.give_back_drained(core);
+    }
+
+    /// Writes all replies.
+    pub(super) async fn flush(&mut self) -> Result<(), Ended> {
+        let out = &mut self.work.out;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let session = &self.work.session;
+        let limit = session.core.settings().output_limit_normal;
+        if limit.hard_bytes > 0 && out.len() > limit.hard_bytes {
+            return Err(Ended);
+        }
+        let mut rest = out.as_bytes();
+        let socket = &mut self.socket;
+        let mut since: Option<Instant> = None;
+        while !rest.is_empty() {
+            let soft = limit.soft_bytes > 0 && rest.len() > limit.soft_bytes;
+            let mut write = poll_fn(|cx| {
+                if session.client.is_killed() && !session.close_after_reply {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                socket.poll_write(cx, rest)
+            });
+            let written = if soft {
+                let since = since.get_or_insert_with(Instant::now);
+                let left = Duration::from_secs(limit.soft_seconds).saturating_sub(since.elapsed());
+                match tokio::time::timeout(left, &mut write).await {
+                    Ok(written) => written?,
+                    Err(_) => return Err(Ended),
+                }
+            } else {
+                since = None;
+                write.await?
+            };
+            if written == 0 {
+                return Err(Ended);
+            }
+            rest = rest.get(written..).unwrap_or_default();
+            if written < out.len() {
+                session
+                    .client
+                    .output_bytes
+                    .store(rest.len(), Ordering::Relaxed);
+            }
+        }
+        session.core.stats().net_output_bytes.add(out.len() as u64);
+        out.truncate(0);
+        // Room for one huge reply is not kept.
+        if out.buffer_mut().capacity() > 64 * 1024 {
+            *out.buffer_mut() = session.core.take_buffer();
+        }
+        Ok(())
+    }
+
+    /// After a batch: gives buffers back, keeps the beginning of an incomplete command.
+    fn tidy(&mut self) {
+        let work = &mut self.work;
+        let core = &work.session.core;
+        core.give_buffer(std::mem::take(work.out.buffer_mut()));
+        let input = &mut self.input;
+        if !input.give_back_drained(core) {
+            input.buffer.drain(..input.at);
+            input.at = 0;
+            input.ahead.forget();
+        }
+        work.session.publish();
+        let waiting = input.buffer.len();
+        work.session
+            .client
+            .input_bytes
+            .store(waiting, Ordering::Relaxed);
+    }
+}
+
+impl Input {
+    /// If all of it has been run the core gets the buffer back.
+    fn give_back_drained(&mut self, core: &Core) -> bool {
+        let is_drained = self.at >= self.buffer.len();
+        if is_drained {
+            core.give_buffer(std::mem::take(&mut self.buffer));
+            self.at = 0;
+            self.ahead.forget();
+        }
+        is_drained
+    }
+
+    /// Makes room to read into: the core's buffer, or as much as the announced string needs, at once:
+    /// room that is not used yet costs nothing, growing a long buffer copies it.
+    pub(super) fn make_room(&mut self, core: &Core) {
+        if self.buffer.capacity() == 0 {
+            self.buffer = core.take_buffer();
+            return;
+        }
+        let spare = self.buffer.capacity() - self.buffer.len();
+        if self.needed > READ_BYTES {
+            self.buffer.reserve_exact(self.needed);
+        } else if spare < READ_BYTES / 4 {
+            self.buffer.reserve(READ_BYTES);
+        }
+    }
+}

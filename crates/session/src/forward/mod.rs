@@ -1,0 +1,17 @@
+//! Commands for other nodes, for clients that do not follow `MOVED` (`redis-cluster-enabled no`).
+//!
+//! ```text
+//!   upstream     connections of a session to other nodes
+//!   forwards     commands of a pipeline                elsewhere    commands that wait, MULTI, WATCH
+//!   everywhere   KEYS, SCAN … over all nodes
+//! ```
+
+mod elsewhere;
+mod everywhere;
+mod forwards;
+mod upstream;
+
+pub(super) use elsewhere::WatchedElsewhere;
+pub(super) use forwards::{Forwards, PAUSE};
+pub(super) use upstream::Upstreams;
+pub use upstream::{Looked, encode};

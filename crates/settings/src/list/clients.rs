@@ -1,0 +1,77 @@
+//! Clients: who may come, how much each may send and leave unread, and what it may do that others
+//! may not.
+
+use super::{SMALL, Setting, fixed, int, row, secret};
+use crate::kind::Kind;
+
+/// Who may do what can harm.
+const ALLOWED: Kind = Kind::Choice(&["no", "yes", "local"]);
+
+pub(super) const ROWS: &[Setting] = &[
+    secret(row(
+        "requirepass",
+        Kind::Text,
+        "",
+        "Password clients must give with AUTH or HELLO; empty: none.",
+    )),
+    row(
+        "protected-mode",
+        Kind::Bool,
+        "yes",
+        "With no password, refuse clients from other machines.",
+    ),
+    row(
+        "maxclients",
+        int(1, u32::MAX as i64),
+        "10000",
+        "Most clients at a time; further ones get an error and are closed.",
+    ),
+    row(
+        "timeout",
+        SMALL,
+        "0",
+        "Close a client idle for so many seconds; 0: never.",
+    ),
+    row(
+        "tcp-keepalive",
+        SMALL,
+        "300",
+        "Seconds between TCP keepalive probes; 0: none.",
+    ),
+    row(
+        "client-query-buffer-limit",
+        Kind::Bytes {
+            min: 1 << 20,
+            max: i64::MAX as u64,
+        },
+        "1gb",
+        "A client whose unfinished input is longer is closed.",
+    ),
+    row(
+        "client-output-buffer-limit",
+        Kind::OutputLimits,
+        "normal 0 0 0 slave 256mb 64mb 60 pubsub 32mb 8mb 60",
+        "A client that leaves more unread replies than this is closed, per class of client.",
+    ),
+    row(
+        "proto-max-bulk-len",
+        Kind::Bytes {
+            min: 1 << 20,
+            max: base::limits::MOST_BULK_BYTES as u64,
+        },
+        "512mb",
+        "Longest argument a client may send, and longest string.",
+    ),
+    fixed(row(
+        "enable-debug-command",
+        ALLOWED,
+        "local",
+        "Who may use DEBUG; `local`: clients from this machine.",
+    )),
+    fixed(row(
+        "enable-protected-configs",
+        ALLOWED,
+        "no",
+        "Who may change `dir` and `dbfilename` by CONFIG SET; `local`: clients from this machine.",
+    )),
+];
