@@ -71,7 +71,8 @@ impl OwnedRegions {
             let Some(member) = region.member.as_deref_mut() else {
                 continue;
             };
-            let now_ms = cx.now_ms;
+            // By the clock that never jumps.
+            let now_ms = cx.clock_ms.max(1);
             // What an entry brought is taken when that is applied, which tries again and again.
             let brought = match member.brought {
                 Some(_) => Err(WriteError::Busy),

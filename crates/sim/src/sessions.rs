@@ -1,5 +1,6 @@
 //! The sessions' part of the loop: calls begin, are asked for here and there, and end.
 
+use crate::bugs::Bug;
 use crate::check::Broken;
 use crate::client::{Answer, Choice, Current, How, Request, read_reply, region_of};
 use crate::event::Event;
@@ -8,6 +9,8 @@ use crate::world::World;
 
 /// A session waits so long for an answer, and tries a call again for so long.
 const PATIENCE_US: u64 = 1_500_000;
+/// Long enough to hear from a node that nobody knows what became of a write.
+const LONG_PATIENCE_US: u64 = 3_800_000;
 pub(crate) const CALL_US: u64 = 4_000_000;
 
 /// The region has not heard of a field yet.
@@ -147,7 +150,11 @@ impl World {
         if let Some(delay_us) = self.network.call(0, node) {
             self.after(delay_us, Event::Request { node, request });
         }
-        self.after(PATIENCE_US, Event::Wake { session, ticket });
+        let patience_us = match self.plan.bug {
+            Bug::DoubtIsNo => LONG_PATIENCE_US,
+            _ => PATIENCE_US,
+        };
+        self.after(patience_us, Event::Wake { session, ticket });
     }
 
     pub(crate) fn on_answer(&mut self, session: u32, ticket: u64, node: u64, answer: Answer) {
