@@ -47,7 +47,7 @@ struct Power {
 
 impl Power {
     fn new(folder: &Folder) -> Power {
-        let source = Path::new("tests/crash/power_cut/shim.c");
+        let source = Path::new("../../tests/crash/power_cut/shim.c");
         let library = folder.beside("power_cut.so");
         let mut compiler = Command::new("cc");
         compiler
