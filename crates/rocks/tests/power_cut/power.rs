@@ -27,7 +27,7 @@ pub struct Power {
 impl Power {
     pub fn new() -> Power {
         let folder = tempfile::tempdir().unwrap();
-        let source = Path::new("../neokv/tests/crash/power_cut/shim.c");
+        let source = Path::new("../../tests/crash/power_cut/shim.c");
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
         compiler.arg(folder.path().join("power_cut.so")).arg(source);
