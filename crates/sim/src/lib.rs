@@ -39,6 +39,7 @@ mod meta;
 mod network;
 mod placement;
 mod plan;
+mod process;
 mod queue;
 mod regions;
 mod requests;

@@ -6,32 +6,28 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use base::Refusal;
 use keyspace::Tuning;
 use keyspace::rows::{self, RowStore, Tier};
 use node::{
-    Claim, Context, Effects as Asked, Executing, HeldLoad, Host, Load, LogJob, Map, Outcome,
-    OwnedRegions, Peers, Places, Progress, READS, Region, ReplicaRecord, Requester, Said, Seeds,
-    Served, Specs, Waiter, refusal_of,
+    Claim, Context, Effects as Asked, HeldLoad, Load, LogJob, Map, Outcome, OwnedRegions, Places,
+    Progress, READS, Region, ReplicaRecord, Requester, Said, Seeds, Served, Specs, Waiter,
+    refusal_of,
 };
-use replica::{Fetch, LogError, Ready, Replica, SnapshotHead};
+use replica::{Fetch, LogError, Replica, SnapshotHead};
 use table::RowId;
 use table::leader::End;
 
 use crate::bugs::Bug;
-use crate::check::agree::Applied;
 use crate::check::written::Cached;
 use crate::client::{MOST_REGIONS, Request, tag};
 use crate::effects::{Effects, Fact};
 use crate::machine::Node;
 use crate::mail::Mail;
+use crate::process::Process;
 use crate::requests::Waiting;
-use crate::state::{self, Files};
-use crate::trace::hash_of;
 
 pub static SPECS: LazyLock<Specs> =
     LazyLock::new(|| Specs::new(command::family::ALL.iter().copied().flatten().copied()));
@@ -157,67 +153,6 @@ impl Regions {
         self.last_work += 1;
         self.works.insert(self.last_work, work);
         out.works.push(self.last_work);
-    }
-}
-
-/// The process of a node, for the time of one event.
-struct Process<'a> {
-    facts: RefCell<Vec<Fact>>,
-    is_news: RefCell<bool>,
-    failure: RefCell<Option<String>>,
-    files: &'a BTreeMap<u64, Rc<Files>>,
-    limits: &'a table::leader::Limits,
-}
-
-impl Host for Process<'_> {
-    fn on_executed(&self, place: usize, replica: &Replica, entry: &Executing<'_>) {
-        self.facts.borrow_mut().push(Fact::Applied(Applied {
-            region: place as u64,
-            replica: replica.id(),
-            index: entry.index,
-            term: entry.term,
-            entry: hash_of(&[entry.payload]),
-            digest: None,
-        }));
-    }
-
-    fn on_ready(&self, place: usize, replica: &Replica, _peers: &Peers, ready: &Ready) {
-        if let Some(term) = ready.became_leader {
-            self.facts.borrow_mut().push(Fact::Leads {
-                region: place as u64,
-                replica: replica.id(),
-                term,
-            });
-            *self.is_news.borrow_mut() = true;
-        }
-    }
-
-    fn on_members(&self, _place: usize, index: u64, record: &ReplicaRecord) {
-        self.facts.borrow_mut().push(Fact::Members {
-            replica: record.replica,
-            index,
-            descriptor: record.descriptor.clone(),
-        });
-        *self.is_news.borrow_mut() = true;
-    }
-
-    fn claim_snapshot(&self, peers: &mut Peers, head: &SnapshotHead) -> bool {
-        !peers.is_installing && state::files_of(head, self.files).is_some()
-    }
-
-    fn table_limits(&self) -> table::leader::Limits {
-        self.limits.clone()
-    }
-
-    fn fail(&self, reason: &str) {
-        self.failure
-            .borrow_mut()
-            .get_or_insert_with(|| reason.into());
-    }
-
-    fn failure(&self) -> Option<Refusal> {
-        let failure = self.failure.borrow();
-        failure.as_ref().map(|why| Refusal::text_of(why.clone()))
     }
 }
 
