@@ -107,6 +107,9 @@ fn set(settings: &mut Settings, row: usize, place: &str, text: &str) -> Result<(
     })
 }
 
+/// Settings of former versions: a file that has them still starts a node.
+const REMOVED: &[&str] = &["sched-batch"];
+
 /// The settings in a configuration file: row, place for errors, text.
 fn read_file(path: &Path) -> Result<Vec<(usize, String, String)>, ConfigError> {
     let shown = path.display();
@@ -125,6 +128,10 @@ fn read_file(path: &Path) -> Result<Vec<(usize, String, String)>, ConfigError> {
     let mut found = Vec::new();
     for (key, item) in document.iter() {
         let place = format!("{shown}: {key}");
+        if REMOVED.contains(&key) {
+            eprintln!("neokv: {place}: there is no such setting any more; the line can be deleted");
+            continue;
+        }
         let row = find(key).ok_or_else(|| wrong(&place, "no such setting"))?;
         let text = as_text(item).ok_or_else(|| {
             wrong(
@@ -174,6 +181,18 @@ mod tests {
         assert_eq!(load(&Given::default(), env).unwrap().redis_port, 7001);
         let settings = load(&given("redis-port", "7002"), env).unwrap();
         assert_eq!(settings.redis_port, 7002);
+    }
+
+    #[test]
+    fn a_file_may_have_settings_that_are_gone() {
+        let path = std::env::temp_dir().join(format!("neokv-removed-{}.toml", std::process::id()));
+        std::fs::write(&path, "sched-batch = true\nredis-port = 7003\n").unwrap();
+        let given = Given {
+            config: Some(path.display().to_string()),
+            ..Given::default()
+        };
+        assert_eq!(load(&given, |_| None).unwrap().redis_port, 7003);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
