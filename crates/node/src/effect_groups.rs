@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use keyspace::rows::RowError;
 
 use crate::commit::{Commit, CommitFor, Committed};
-use crate::effect_request::EffectRequest;
+use crate::effect_request::{EffectRequest, Needs};
 use crate::effects::{Borrow, Effects, Fetched, HeldLoad};
 use crate::held::HeldRegions;
 use crate::run::Again;
@@ -346,8 +346,8 @@ impl OwnedRegions {
             let held = &mut group.held;
             let members = group.members.iter();
             let keys = members.flat_map(|member| member.cold_keys(held, cx));
-            let keys: Vec<PlacedKey> = keys.collect();
-            if group.load(ticket, &keys, cx, out) {
+            let needs = Needs::of_keys(keys.collect());
+            if group.load(ticket, needs, cx, out) {
                 return Step::Wait;
             }
         }
@@ -424,21 +424,10 @@ impl OwnedRegions {
                 Step::Next
             }
             Some(needs) => {
-                let store = cx.rows.map(|rows| &**rows);
-                let requests = match store {
-                    Some(store) => group.held.load_cached(cx.map, store, &needs.keys),
-                    None => Vec::new(),
-                };
-                if requests.is_empty() && needs.rows.is_empty() {
-                    return Step::Next; // all of it was in the block cache
+                match group.load(ticket, needs, cx, out) {
+                    true => Step::Wait,
+                    false => Step::Next, // all of it was in the block cache
                 }
-                out.held_loads.push(HeldLoad {
-                    ticket,
-                    requests,
-                    rows: needs.rows,
-                    tries: needs.tries,
-                });
-                Step::Wait
             }
         }
     }
@@ -524,26 +513,20 @@ impl OwnedRegions {
 }
 
 impl Group {
-    /// Loads keys; whether it has to wait for them.
-    fn load(
-        &mut self,
-        ticket: usize,
-        keys: &[PlacedKey],
-        cx: &Context<'_>,
-        out: &mut Effects,
-    ) -> bool {
+    /// Loads what it needs; whether it has to wait for that.
+    fn load(&mut self, ticket: usize, needs: Needs, cx: &Context<'_>, out: &mut Effects) -> bool {
         let Some(store) = cx.rows else {
             return false;
         };
-        let requests = self.held.load_cached(cx.map, &**store, keys);
-        if requests.is_empty() {
+        let requests = self.held.load_cached(cx.map, &**store, &needs.keys);
+        if requests.is_empty() && needs.rows.is_empty() {
             return false;
         }
         out.held_loads.push(HeldLoad {
             ticket,
             requests,
-            rows: Vec::new(),
-            tries: 0,
+            rows: needs.rows,
+            tries: needs.tries,
         });
         true
     }

@@ -430,7 +430,7 @@ impl EffectRequest {
 }
 
 impl Needs {
-    fn of_keys(keys: Vec<PlacedKey>) -> Needs {
+    pub fn of_keys(keys: Vec<PlacedKey>) -> Needs {
         Needs {
             keys,
             rows: Vec::new(),

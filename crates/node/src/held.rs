@@ -187,16 +187,8 @@ impl HeldRegions {
     ) -> Vec<LoadRequest> {
         let mut requests = Vec::new();
         for (db, key) in keys {
-            let Some(region) = self.region_of(map, key) else {
-                continue;
-            };
-            if region.space.is_resident(*db, key) {
-                continue;
-            }
-            let request = region.space.load_request(*db, key);
-            match rows::load(store, &request, Tier::Cache) {
-                Ok(loaded) => region.space.insert_loaded(request, loaded),
-                Err(_) => requests.push(request),
+            if let Some(region) = self.region_of(map, key) {
+                requests.extend(region.load_cached(store, *db, key));
             }
         }
         requests
@@ -339,6 +331,26 @@ pub(crate) fn stopped(cx: &Context<'_>) -> Option<Refusal> {
 }
 
 impl Region {
+    /// Loads a key whose rows are in the block cache; else a request for it, unless it is in memory.
+    pub fn load_cached(
+        &mut self,
+        store: &dyn RowStore,
+        db: DbIndex,
+        key: &[u8],
+    ) -> Option<LoadRequest> {
+        if self.space.is_resident(db, key) {
+            return None;
+        }
+        let request = self.space.load_request(db, key);
+        match rows::load(store, &request, Tier::Cache) {
+            Ok(loaded) => {
+                self.space.insert_loaded(request, loaded);
+                None
+            }
+            Err(_) => Some(request),
+        }
+    }
+
     /// Whether it was changed and that is not in the log yet.
     pub(crate) fn is_dirty(&self) -> bool {
         self.member.is_some() && self.space.has_changes()

@@ -117,7 +117,7 @@ pub use replay::{Paused, Replay, ReplayError};
 pub use replica_log::{forget_log, has_log};
 pub use replica_record::{Identity, ReplicaRecord};
 pub use requester::Requester;
-pub use route::{Route, route};
+pub use route::{Route, regions_of, route};
 pub use row_needs::{full_refusal, lacks_room, refusal_of};
 pub use run::{Absent, Access, Again, Cold, Ran};
 pub use serve_behind::awaited_keys;

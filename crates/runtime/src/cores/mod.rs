@@ -336,15 +336,7 @@ impl Core {
 
     /// The regions of a command's keys, ascending.
     pub fn regions_of(&self, row: &Command, args: &Args<'_>) -> Vec<Place> {
-        let map = &self.shared.map;
-        let mut regions = Vec::new();
-        match route(map, row, args, &mut regions) {
-            Route::One(one) => regions = vec![one],
-            Route::All | Route::Cursor => regions = (0..map.regions()).collect(),
-            Route::Anywhere => regions.clear(),
-            Route::Several => {}
-        }
-        regions
+        node::regions_of(&self.shared.map, row, args)
     }
 
     /// An empty buffer with room; give it back with [`Core::give_buffer`].

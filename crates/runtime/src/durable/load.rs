@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 
 use base::DbIndex;
 use keyspace::EvictionPolicy;
-use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError, Tier};
+use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError};
 use stats::memory::{publish, used_memory};
 
-use crate::cores::{Answer, Cold, Core, Message, Place, Region, Ticket};
+use crate::cores::{Answer, Cold, Core, Message, Place, Ticket};
 use node::Fetched;
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
@@ -22,28 +22,15 @@ const DROPPED_AT_ONCE: usize = 256;
 /// A big collection comes into memory if it takes no more than this part of the cache.
 const WHOLE_PART: usize = 8;
 
-/// A key that has to be fetched; `None` if it is there, or was in the block cache.
-fn wanted(core: &Core, region: &mut Region, db: DbIndex, key: &[u8]) -> Option<LoadRequest> {
-    let durable = core.shared.durable.as_ref()?;
-    if region.space.is_resident(db, key) {
-        return None;
-    }
-    let request = region.space.load_request(db, key);
-    match rows::load(&*durable.stores.rows, &request, Tier::Cache) {
-        Ok(loaded) => {
-            region.space.insert_loaded(request, loaded);
-            None
-        }
-        Err(_) => Some(request),
-    }
-}
-
 impl Core {
     /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
     /// comes next finds out by itself.
     pub(crate) async fn load_home(self: &Rc<Self>, id: Place, keys: &[(DbIndex, Box<[u8]>)]) {
         // Room is made before, so that what comes now stays until the command has run.
         self.keep_in_bounds();
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
         let mut fetching = Vec::new();
         {
             let mut home = self.regions.borrow_mut();
@@ -51,7 +38,7 @@ impl Core {
                 return;
             };
             for (db, key) in keys {
-                if let Some(request) = wanted(self, region, *db, key) {
+                if let Some(request) = region.load_cached(&*durable.stores.rows, *db, key) {
                     fetching.push(self.fetch(request));
                 }
             }
