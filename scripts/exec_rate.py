@@ -12,6 +12,7 @@ import argparse
 import os
 import selectors
 import socket
+import statistics
 import sys
 import time
 
@@ -65,9 +66,14 @@ def main():
         for _ in range(args.rounds):
             for name, server, tag in (("redis-server", redis, b"{t}"), ("neokv, one region", neokv, b"{t}"),
                                       ("neokv, any regions", neokv, b"")):
-                found.setdefault(name, []).append(rate(server.port, args.clients, args.seconds, tag))
-    for name, rates in found.items():
-        print(f"{name:<20} {sorted(rates)[len(rates) // 2]:>8,.0f} EXEC/s  ({', '.join(f'{r:,.0f}' for r in rates)})")
+                cpu_before = server.cpu_seconds()
+                per_second = rate(server.port, args.clients, args.seconds, tag)
+                cpu_us = (server.cpu_seconds() - cpu_before) / (per_second * args.seconds) * 1e6
+                found.setdefault(name, []).append((per_second, cpu_us))
+    for name, runs in found.items():
+        rates, cpus = zip(*runs)
+        print(f"{name:<20} {statistics.median(rates):>8,.0f} EXEC/s  {statistics.median(cpus):5.1f} µs CPU each  "
+              f"({', '.join(f'{r:,.0f}' for r in rates)})")
 
 
 if __name__ == "__main__":

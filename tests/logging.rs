@@ -70,6 +70,10 @@ fn json_lines_parse_and_have_fields() {
     let time = hello["timestamp"].as_str().unwrap();
     assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
 
+    // The listener accepts before this line is written.
+    let ready = until("ready", || event(&server.log(), "ready: connect with"));
+    assert_eq!(ready["mode"], "standalone");
+    assert_eq!(ready["address"], format!("127.0.0.1:{}", server.port));
     let log = server.log();
     let starts = event(&log, "NeoKV starts").unwrap();
     assert_eq!(starts["version"], env!("CARGO_PKG_VERSION"));
@@ -77,9 +81,6 @@ fn json_lines_parse_and_have_fields() {
     assert_eq!(starts["cores"], 1);
     let command = std::fs::read(format!("/proc/{}/cmdline", starts["pid"])).unwrap();
     assert!(String::from_utf8_lossy(&command).contains("neokv"));
-    let ready = event(&log, "ready: connect with").unwrap();
-    assert_eq!(ready["mode"], "standalone");
-    assert_eq!(ready["address"], format!("127.0.0.1:{}", server.port));
 }
 
 /// Each of these words in a line of its own, in this order, and nothing to worry about.

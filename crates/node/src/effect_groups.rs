@@ -47,6 +47,9 @@ const MOST_BYTES: usize = 1024 * 1024;
 /// need not be followed by another before they are on disk.
 const MOST_ROWS_BYTES: usize = 16 * 1024 * 1024;
 
+/// So soon after a group, another is expected.
+const GROUPS_GO_ON_MS: u64 = 10;
+
 /// The effect requests of a core.
 #[derive(Default)]
 pub(crate) struct EffectGroups {
@@ -59,6 +62,8 @@ pub(crate) struct EffectGroups {
     ready: Vec<usize>,
     is_running: bool,
     last: usize,
+    /// When the last group began.
+    began_ms: u64,
     /// Keys whose first waiter is being served, and whether the key has changed since.
     pub serving: BTreeMap<(Place, PlacedKey), bool>,
     /// Keys whose first waiter could not be served when it was its turn.
@@ -143,10 +148,17 @@ enum Step {
 }
 
 impl OwnedRegions {
-    /// Commands that run together over several regions, or are logged by their effect, have come.
-    pub fn submit(&mut self, request: EffectRequest, cx: &Context<'_>, out: &mut Effects) {
+    /// Commands that run together over several regions, or are logged by their effect, have come. They run
+    /// with [`OwnedRegions::run_groups`], and those of all clients that come before it with them.
+    pub fn submit(&mut self, request: EffectRequest) {
         self.groups.waiting.push_back(request);
-        self.run_groups(cx, out);
+    }
+
+    /// Whether groups run here, or did a moment ago. A transaction that comes to a node alone then joins the
+    /// next one: as an entry of its region's log it would wait until the region is home, and then make the
+    /// next group wait for its sync.
+    pub fn has_groups(&self, now_ms: u64) -> bool {
+        !self.groups.running.is_empty() || now_ms.abs_diff(self.groups.began_ms) < GROUPS_GO_ON_MS
     }
 
     /// Regions that a group waited for.
@@ -198,7 +210,7 @@ impl OwnedRegions {
     }
 
     /// Lets groups go on, and begins new ones, until all wait for something.
-    pub(crate) fn run_groups(&mut self, cx: &Context<'_>, out: &mut Effects) {
+    pub fn run_groups(&mut self, cx: &Context<'_>, out: &mut Effects) {
         if std::mem::replace(&mut self.groups.is_running, true) {
             return; // the caller further up goes on until nothing is left
         }
@@ -252,6 +264,7 @@ impl OwnedRegions {
         };
         let ticket = groups.ticket();
         groups.running.insert(ticket, group);
+        groups.began_ms = cx.now_ms;
         Some(ticket)
     }
 

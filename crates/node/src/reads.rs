@@ -182,7 +182,8 @@ impl OwnedRegions {
                 // Nothing of the region is under way once it is held.
                 Absent::Lent if is_blocking => {
                     let request = EffectRequest::new(vec![place], reading.batch, None);
-                    return self.submit(request, cx, out);
+                    self.submit(request);
+                    return self.run_groups(cx, out);
                 }
                 Absent::Lent if self.is_used(place) => {
                     (reading.looks_again, reading.was_lent) = (true, true);

@@ -89,7 +89,7 @@ impl OwnedRegions {
         let regions = regions_of(cx.map, row, &command.args(0));
         self.groups.serving.insert((place, key.clone()), false);
         let request = EffectRequest::serve(regions, waiter, command, place, key);
-        self.submit(request, cx, out);
+        self.submit(request);
     }
 
     /// Lines that could not be served when it was their turn are tried again.

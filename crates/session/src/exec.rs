@@ -182,6 +182,7 @@ async fn run_here(
     reply: &mut Reply,
 ) -> Result<(), Refusal> {
     if watched.is_empty()
+        && !session.core.has_effect_groups()
         && let Some(region) = session.region_of_entry(multi)
     {
         session.send_transaction(region, multi, reply).await;

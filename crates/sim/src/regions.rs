@@ -186,6 +186,7 @@ impl Node {
                 if std::mem::take(&mut asked.has_changes) {
                     owned.on_changes(cx, asked);
                 }
+                owned.run_groups(cx, asked);
                 owned.propose_queued(cx, asked);
                 owned.drive_logged(cx, asked);
                 owned.outgoing.flush(asked);

@@ -139,7 +139,7 @@ impl Node {
             }
             regions.sort_unstable();
             regions.dedup();
-            owned.submit(EffectRequest::new(regions, batch, watched), cx, asked);
+            owned.submit(EffectRequest::new(regions, batch, watched));
         });
     }
 

@@ -66,7 +66,10 @@ impl Core {
                 tokio::task::yield_now().await;
             }
             self.begin_batch();
-            self.on_regions(|regions, cx, out| regions.propose_queued(cx, out));
+            self.on_regions(|regions, cx, out| {
+                regions.run_groups(cx, out);
+                regions.propose_queued(cx, out);
+            });
             if self.is_eviction_asked() {
                 self.evict_by_log();
             }

@@ -43,11 +43,18 @@ impl Core {
             batch.ticket = ticket.number();
         }
         self.begin_batch();
-        self.on_regions(|owned, cx, out| owned.submit(request, cx, out));
+        self.regions.borrow_mut().submit(request);
+        self.wake_composer();
         match ticket.await {
             Answer::Batch(batch) => Some(batch),
             _ => None,
         }
+    }
+
+    /// Whether this core of a node alone runs groups of effect requests, so that a transaction had better join.
+    pub fn has_effect_groups(&self) -> bool {
+        let regions = self.regions.borrow();
+        self.shared.cluster.is_none() && regions.has_groups(self.now_ms())
     }
 
     /// Reads what a group of effect requests needs; then it goes on.
