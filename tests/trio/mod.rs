@@ -19,11 +19,17 @@ pub struct Trio {
     folder: PathBuf,
     subnet: String,
     nodes: Vec<Option<Child>>,
+    environment: Vec<(String, String)>,
 }
 
 impl Trio {
     /// Starts it and waits until every node leads something and all agree on that.
     pub fn start(settings: &[&str]) -> Trio {
+        Trio::start_in(settings, &[])
+    }
+
+    /// As [`Trio::start`], with more environment variables.
+    pub fn start_in(settings: &[&str], environment: &[(&str, &str)]) -> Trio {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, n) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("neokv-trio-{process}-{n}"));
@@ -32,6 +38,10 @@ impl Trio {
             folder,
             subnet: format!("127.{}.{}", 1 + place / 256 % 250, place % 256),
             nodes: Vec::new(),
+            environment: environment
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
         };
         for node in 0..3 {
             let child = trio.spawn(node, settings);
@@ -67,6 +77,7 @@ impl Trio {
             .args(["--block-cache-size", "32mb", "--protected-mode", "no"])
             .args(["--enable-debug-command", "yes"])
             .args(settings)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))
@@ -208,7 +219,12 @@ impl Trio {
 
     /// What a node has printed so far.
     pub fn log(&self, node: usize) -> String {
-        std::fs::read_to_string(self.folder.join(format!("{node}/log"))).unwrap_or_default()
+        std::fs::read_to_string(self.file(node, "log")).unwrap_or_default()
+    }
+
+    /// A file in the folder that a node runs in.
+    pub fn file(&self, node: usize, name: &str) -> PathBuf {
+        self.folder.join(node.to_string()).join(name)
     }
 
     fn logs(&self) -> String {

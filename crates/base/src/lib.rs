@@ -9,12 +9,14 @@ pub mod cluster;
 pub mod extended;
 pub mod glob;
 pub mod limits;
+mod milestone;
 pub mod number;
 mod prefetch;
 mod refusal;
 pub mod slot;
 
 pub use atom::{Atom, IntText};
+pub use milestone::{Observer, milestone, observe_milestones};
 pub use prefetch::prefetch;
 pub use refusal::Refusal;
 pub use slot::{SLOT_COUNT, Slot};

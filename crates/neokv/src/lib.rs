@@ -13,6 +13,7 @@ mod feed;
 mod generate;
 mod greeting;
 mod import;
+mod milestones;
 mod pages;
 mod playground;
 mod table;
@@ -48,6 +49,7 @@ pub fn run() -> ExitCode {
 }
 
 fn start(flags: &config::Given) -> ExitCode {
+    milestones::observe_if_asked();
     let settings = match config::load(flags, |name| std::env::var(name).ok()) {
         Ok(settings) => settings,
         Err(error) => return complain(&error.to_string()),

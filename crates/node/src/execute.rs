@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use base::DbIndex;
+use base::{DbIndex, milestone};
 use keyspace::rows::{self, Changes, RowSource, Tier};
 use keyspace::{Keyspace, Tuning, View};
 
@@ -89,6 +89,7 @@ pub(crate) fn execute<A: Audience>(
         }
         let row = specs.row(command.stat as usize);
         let args = commands.args(payload, command);
+        milestone("the region executed the command");
         audience.before(space, nth);
         let seed = seed_of(entry.seed, nth);
         let view = View::one(space, command.db, stamp_ms, seed, tuning);

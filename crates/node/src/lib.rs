@@ -14,8 +14,7 @@
 //! | stage | question | file |
 //! |---|---|---|
 //! | route | which region has the keys? | `route.rs`, `map.rs` |
-//! | queue | which commands become the next entry? | `propose.rs`, `row_needs.rs`, `serve_behind.rs` |
-//! | order | is the entry in the log, on a quorum? | `drive.rs`, `peers.rs`, `outgoing.rs` |
+//! | order | which commands become the next entry? is it in the log, on a quorum? | `order.rs` |
 //! | ready | is everything it reads in memory? | `ready.rs` |
 //! | execute | the one function that runs an entry | `execute.rs` |
 //! | settle | rows to the store, replies to the clients | `apply.rs`, `member.rs`, `audience.rs`, `refuse.rs` |
@@ -34,7 +33,6 @@ pub mod catalogue;
 mod command_list;
 mod commit;
 mod context;
-mod drive;
 mod effect_batch;
 mod effect_groups;
 mod effect_request;
@@ -54,13 +52,13 @@ mod meta_effects;
 mod meta_member;
 mod meta_record;
 mod open;
+mod order;
 mod outcome;
 pub mod outgoing;
 mod owned;
 mod parsed;
 mod peers;
 mod progress;
-mod propose;
 mod read_barrier;
 mod reads;
 pub mod ready;
@@ -105,11 +103,11 @@ pub use meta_effects::{MetaAnswer, MetaCall, MetaContext, MetaEffects, MetaObser
 pub use meta_member::{MetaMember, OpenMeta};
 pub use meta_record::{MetaEntry, MetaRecord};
 pub use open::{Open, Pace};
+pub use order::is_logged_as_given;
 pub use outcome::{CHANGING, Outcome, Unserved, in_doubt, too_large, try_again};
 pub use owned::OwnedRegions;
 pub use peers::{PATIENCE_MS, Peers, Wait};
 pub use progress::Progress;
-pub use propose::is_logged_as_given;
 pub use read_barrier::{Barrier, Serving};
 pub use reads::READS;
 pub use region::{Region, RegionBox};

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use base::cluster::{NodeId, ReplicaId};
+use base::milestone;
 use bytes::Bytes;
 use keyspace::rows::State;
 use replica::{Confirmed, Ready, SnapshotHead, decode_message, snapshot_head};
@@ -118,6 +119,7 @@ impl OwnedRegions {
     }
 
     fn step(&mut self, place: Place, from: NodeId, bytes: Bytes, cx: &Context<'_>) {
+        milestone("the region took a message of a peer");
         if cx.host.has_failed() {
             return; // this node is dead to its peers
         }

@@ -2,7 +2,7 @@
 //! need, writes changes back, and lets rows go.
 //!
 //! ```text
-//!   entries applied ─┐                          ┌─► proposals ─► the region's next entry (`propose.rs`)
+//!   entries applied ─┐                          ┌─► proposals ─► the region's next entry (`order.rs`)
 //!   answers of SQL ──┼─► tend: table::Leader ───┼─► Load, Flush ─► SQL, whose answer comes back
 //!   time ────────────┘                          └─► Done ─► who waits for a row, for SQL, for a drain
 //! ```
@@ -450,7 +450,7 @@ impl Region {
         let (Some(write_back), Some(rows)) = (write_back, self.space.table_rows()) else {
             return false;
         };
-        let mut composes = false;
+        let mut proposes = false;
         for applied in &applied {
             write_back.on_applied(rows, applied, now_ms);
             let letters = write_back.take_letters(applied).into_iter();
@@ -463,21 +463,21 @@ impl Region {
             if write_back.follow.follow(cx.catalogue, rows, propose) {
                 self.catalogue_seen = cx.catalogue.version;
                 out.looks_again.push(self.id);
-                composes = true; // commands wait for this
+                proposes = true; // commands wait for this
             }
         }
         write_back.leader.turn(rows, now_ms, &mut write_back.out);
         write_back.carry_out(self.id, out);
         out.requeued
             .append(&mut write_back.take_behind(!applied.is_empty()));
-        composes |= write_back.has_proposals();
+        proposes |= write_back.has_proposals();
         for (mut batch, failed) in write_back.take_loaded() {
             if !failed.is_empty() {
                 self.refuse_rows(&mut batch, &failed, cx);
             }
             out.requeued.push(batch);
         }
-        composes
+        proposes
     }
 }
 

@@ -11,16 +11,17 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use base::milestone;
 use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
 use runtime::cores::Core;
 use stats::clients::Client;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::Session;
+use super::dispatch::{Slow, Step, Work};
 use super::pending::Pending;
 use super::prefetch::Ahead;
 use super::socket::Socket;
-use super::turn::{Slow, Step, Work};
 use crate::commands::SessionRuns;
 
 /// Replies are written when this much waits, even if there is more to run.
@@ -58,8 +59,8 @@ pub(super) struct Connection {
     pub work: Work,
 }
 
-/// Why [`Connection::turn`] stopped.
-enum Turn {
+/// Why [`Connection::run_buffered`] stopped.
+enum Stopped {
     /// No whole command is left.
     Drained,
     /// Enough replies wait to be written.
@@ -175,13 +176,13 @@ impl Connection {
             core.begin_batch();
             self.begin();
             loop {
-                match self.turn() {
-                    Turn::Drained => break,
-                    Turn::Full => {
+                match self.run_buffered() {
+                    Stopped::Drained => break,
+                    Stopped::Full => {
                         self.settle().await;
                         self.flush().await?;
                     }
-                    Turn::Slow(slow) => {
+                    Stopped::Slow(slow) => {
                         self.settle().await;
                         Box::pin(self.run_slow(slow)).await?;
                         self.input.at += self.input.consumed;
@@ -189,7 +190,7 @@ impl Connection {
                             break;
                         }
                     }
-                    Turn::Broken => {
+                    Stopped::Broken => {
                         self.settle().await;
                         self.flush().await?;
                         return Err(Ended);
@@ -272,13 +273,13 @@ impl Connection {
     }
 
     /// Runs commands until one has to wait or none is left.
-    fn turn(&mut self) -> Turn {
+    fn run_buffered(&mut self) -> Stopped {
         let (input, work) = (&mut self.input, &mut self.work);
         loop {
             let bytes = input.buffer.get(input.at..).unwrap_or_default();
             if bytes.is_empty() {
                 input.needed = 1;
-                return Turn::Drained;
+                return Stopped::Drained;
             }
             input
                 .ahead
@@ -290,25 +291,25 @@ impl Connection {
                         Step::Done => input.at += consumed,
                         Step::Slow(slow) => {
                             input.consumed = consumed;
-                            return Turn::Slow(slow);
+                            return Stopped::Slow(slow);
                         }
                     }
                     if work.session.close_after_reply {
-                        return Turn::Drained;
+                        return Stopped::Drained;
                     }
                     input.limits.unauthenticated = !work.session.authenticated;
                     if work.out.len() >= FLUSH_BYTES || work.pending.is_full() {
-                        return Turn::Full;
+                        return Stopped::Full;
                     }
                 }
                 Ok(Parsed::Nothing { consumed }) => input.at += consumed,
                 Ok(Parsed::Incomplete { needed }) => {
                     input.needed = needed;
-                    return Turn::Drained;
+                    return Stopped::Drained;
                 }
                 Err(error) => {
                     work.protocol_error(&error.0);
-                    return Turn::Broken;
+                    return Stopped::Broken;
                 }
             }
         }
@@ -348,6 +349,7 @@ impl Connection {
         if limit.hard_bytes > 0 && out.len() > limit.hard_bytes {
             return Err(Ended);
         }
+        milestone("the session wrote the reply");
         let mut rest = out.as_bytes();
         let socket = &mut self.socket;
         let mut since: Option<Instant> = None;

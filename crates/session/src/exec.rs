@@ -16,8 +16,8 @@ use command::{Flags, Run};
 use resp::{Args, Reply};
 
 use super::Session;
+use super::dispatch::{Slow, Step, Work, feed_monitors};
 use super::forward::PAUSE;
-use super::turn::{Slow, Step, Work, feed_monitors};
 use crate::commands::{Later, SessionRun, wrong_arity};
 use node::{EffectRequest, Watch, is_logged_as_given, nil};
 use runtime::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};

@@ -19,6 +19,7 @@ mod accept;
 mod blocking;
 pub mod commands;
 mod connection;
+mod dispatch;
 mod exec;
 pub mod forward;
 pub mod listener;
@@ -26,7 +27,6 @@ mod pending;
 mod prefetch;
 mod slow;
 mod socket;
-mod turn;
 mod wrote;
 
 use std::rc::Rc;

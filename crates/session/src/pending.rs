@@ -8,7 +8,7 @@
 //!
 //! While nothing is pending, replies are written straight to the output and this costs nothing.
 
-use base::Slot;
+use base::{Slot, milestone};
 use command::{Command, Run, Traits};
 use resp::{Args, Reply};
 use runtime::cluster::{Cluster, NotRun, not_run};
@@ -121,6 +121,7 @@ impl Pending {
         batch.commands.push(args);
         batch.heads.push((stat as u16, session.db));
         self.bytes += batch.commands.size_bytes() - before;
+        milestone("the session added the command to a batch");
         self.note(Source::Lane(lane.at), out);
     }
 

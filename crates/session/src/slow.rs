@@ -16,7 +16,7 @@ use runtime::cores::{Again, Batch, Call, CommandList, Place, Tally, call_functio
 use runtime::now_ms;
 
 use super::connection::{Connection, Ended};
-use super::turn::{Slow, Step};
+use super::dispatch::{Slow, Step};
 use crate::commands::LaterFn;
 use node::EffectRequest;
 

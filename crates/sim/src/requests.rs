@@ -129,7 +129,7 @@ impl Node {
         out: &mut Effects,
     ) {
         let core = self.rng.usize(..CORES);
-        self.on_regions(core, true_us, out, |owned, cx, asked| {
+        self.on_regions(core, true_us, out, |owned, cx, _| {
             let mut regions: Vec<Place> = Vec::new();
             for (at, &(stat, db)) in batch.heads.iter().enumerate() {
                 let row = cx.specs.row(stat as usize);

@@ -42,12 +42,12 @@ const REPORT: Duration = Duration::from_secs(5);
 
 /// Makes the thread beat soon.
 #[derive(Clone)]
-pub struct Nudge(Sender<()>);
+pub struct HeartbeatTrigger(Sender<()>);
 
-impl Nudge {
-    pub fn channel() -> (Nudge, Receiver<()>) {
+impl HeartbeatTrigger {
+    pub fn channel() -> (HeartbeatTrigger, Receiver<()>) {
         let (sender, receiver) = channel();
-        (Nudge(sender), receiver)
+        (HeartbeatTrigger(sender), receiver)
     }
 
     pub fn nudge(&self) {

@@ -50,7 +50,7 @@ pub use start::{PeerDoor, is_cluster_data, open_cluster};
 pub use tables::change_tables;
 
 use crate::cores::{Place, Places};
-use heartbeats::Nudge;
+use heartbeats::HeartbeatTrigger;
 use meta_thread::MetaInput;
 use snapshots::Received;
 
@@ -77,7 +77,7 @@ pub struct Cluster {
     meta: Sender<MetaInput>,
     /// How this node's member of meta stands, for the next heartbeat.
     meta_report: Mutex<Option<ReplicaReport>>,
-    nudge: Nudge,
+    nudge: HeartbeatTrigger,
     /// Places whose replica led and does not know who does now.
     lost: Mutex<BTreeSet<Place>>,
     tick_ms: u64,

@@ -2,14 +2,25 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::cluster::NodeId;
+use base::cluster::{META_REGION, NodeId};
+use base::milestone;
+use bytes::Bytes;
 use meta::wire::{Order, ReplicaReport};
 use node::{Barrier, PATIENCE_MS, Unserved, Waiter};
 use replica::{Message as RaftMessage, encode_message};
+use transport::{Handler, IncomingOffer, Refusal, Reply};
 
-use crate::cores::{Answer, Core, Place, Ticket};
+use super::meta_thread::MetaInput;
+use super::regions::Task;
+use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, digests};
+use crate::Shared;
+use crate::cores::{Answer, Core, Message, Place, Ticket};
+
+/// How long a refusal of a peer is not logged again.
+const TELL_AGAIN: Duration = Duration::from_secs(5);
 
 /// Messages for one node, gathered during a turn.
 #[derive(Default)]
@@ -73,6 +84,7 @@ impl Core {
         for (node, messages) in &mut outbox.by_node {
             if !messages.is_empty() {
                 let messages = std::mem::take(messages);
+                milestone("the core sent messages to a peer");
                 cluster.transport.send_batch(*node, messages);
             }
         }
@@ -152,5 +164,113 @@ impl Core {
     pub(super) fn on_node_down(self: &Rc<Self>, node: NodeId) {
         self.on_regions(|regions, cx, out| regions.on_node_down(node, cx, out));
         self.end_turn();
+    }
+}
+
+/// What the transport tells this node.
+#[derive(Default)]
+pub(super) struct PeerHandler {
+    pub shared: OnceLock<Arc<Shared>>,
+    /// When a refusal was last told of.
+    told: Mutex<Option<Instant>>,
+}
+
+impl PeerHandler {
+    fn cluster(&self) -> Option<(&Arc<Shared>, &Arc<Cluster>)> {
+        let shared = self.shared.get()?;
+        Some((shared, shared.cluster.as_ref()?))
+    }
+}
+
+impl Handler for PeerHandler {
+    fn on_raft(&self, from: u64, messages: Vec<transport::RaftMessage>) {
+        let Some((shared, cluster)) = self.cluster() else {
+            return;
+        };
+        milestone("the node received messages of a peer");
+        let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
+        for message in messages {
+            if message.region == NEWS {
+                cluster.nudge();
+                continue;
+            }
+            if message.region == META_REGION {
+                cluster.tell_meta(MetaInput::Raft {
+                    from,
+                    bytes: message.body,
+                });
+                continue;
+            }
+            // A region that is not here (yet, or any more): meta sees to it.
+            if let Some(place) = cluster.table.place_of(message.region)
+                && let Some(core) = by_core.get_mut(shared.map.core_of(place))
+            {
+                core.push((place, message.body));
+            }
+        }
+        for (mailbox, messages) in shared.mailboxes.iter().zip(by_core) {
+            if !messages.is_empty() {
+                mailbox.send(Message::Raft { from, messages });
+            }
+        }
+    }
+
+    fn on_call(&self, _from: u64, method: u16, body: Bytes, reply: Reply) {
+        match self.cluster() {
+            Some((shared, _)) if matches!(method, METHOD_DIGEST | METHOD_DIGEST_OF) => {
+                digests::on_call(shared, method, body, reply);
+            }
+            Some((_, cluster)) => cluster.tell_meta(MetaInput::Call {
+                method,
+                body,
+                reply,
+            }),
+            None => reply.reject("the node is starting"),
+        }
+    }
+
+    fn on_down(&self, node: u64) {
+        let Some(shared) = self.shared.get() else {
+            return;
+        };
+        for mailbox in &shared.mailboxes {
+            mailbox.send(Task::NodeDown(node).into());
+        }
+    }
+
+    fn on_broken(&self, node: u64) {
+        let Some(shared) = self.shared.get() else {
+            return;
+        };
+        for mailbox in &shared.mailboxes {
+            mailbox.send(Task::NodeBroken(node).into());
+        }
+    }
+
+    fn on_refused(&self, node: u64, refusal: &Refusal) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
+            *told = Some(Instant::now());
+            tracing::warn!(peer = node, "node {node} refuses this one: {refusal}");
+        }
+    }
+
+    fn on_snapshot_offer(&self, from: u64, offer: &IncomingOffer) -> transport::Accept {
+        match self.cluster() {
+            Some((shared, _)) => super::snapshots::on_offer(shared, from, offer),
+            None => transport::Accept::Refuse("the node is starting".into()),
+        }
+    }
+
+    fn on_snapshot_complete(
+        &self,
+        from: u64,
+        offer: &IncomingOffer,
+        directory: std::path::PathBuf,
+    ) -> Result<(), String> {
+        match self.cluster() {
+            Some((shared, _)) => super::snapshots::on_complete(shared, from, offer, directory),
+            None => Err("the node is starting".into()),
+        }
     }
 }

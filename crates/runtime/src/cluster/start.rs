@@ -9,24 +9,22 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use base::cluster::META_REGION;
-use bytes::Bytes;
 use keyspace::rows::RowStore;
 use meta::wire::{Address, Profile};
-use transport::{Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Target, Transport};
+use transport::{Config, Target, Transport};
 
-use super::heartbeats::{Node, Nudge, ask_to_join};
-use super::meta_thread::{MetaInput, MetaThread};
-use super::regions::{self, MOST_PLACES, Task};
+use super::heartbeats::{HeartbeatTrigger, Node, ask_to_join};
+use super::meta_thread::MetaThread;
+use super::peers::PeerHandler;
+use super::regions::{self, MOST_PLACES};
 use super::seats::{self, Identity};
 use super::snapshots;
-use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, Table, clock_ms, digests};
+use super::{Cluster, Table, clock_ms};
 use crate::Shared;
-use crate::cores::{Map, Message, OwnedRegions, Places, Region};
+use crate::cores::{Map, OwnedRegions, Places, Region};
 use crate::durable::{Checkpoints, Durable, Stores, region_count_of};
 use crate::open::{OpenError, Opened};
 use crate::shared::random_seed;
@@ -38,7 +36,6 @@ use settings::Settings;
 pub const FORMAT: u32 = replica::entry::VERSION as u32;
 /// Nothing longer goes between nodes at once: a value of 512 MB does.
 pub const FRAME_BYTES: usize = 640 << 20;
-const TELL_AGAIN: Duration = Duration::from_secs(5);
 
 /// Opens a node of a cluster; `http_port`: what it tells others, 0 for none.
 pub fn open_cluster(
@@ -62,7 +59,7 @@ pub fn open_cluster(
     };
     let start = Start::begin(options, rows, super::pause, random_seed).map_err(wrong)?;
     let mut identity = start.identity.clone();
-    let handler = Arc::new(Ear::default());
+    let handler = Arc::new(PeerHandler::default());
     let transport = start_transport(&settings, &identity, handler.clone()).map_err(wrong)?;
     for (node, address) in identity.addresses() {
         transport.set_peer(node, address);
@@ -78,7 +75,7 @@ pub fn open_cluster(
     let progress = Arc::new(Progress::new(MOST_PLACES));
     let places = Arc::new(Places::default());
     let pace = pace(&settings);
-    let (nudge, nudges) = Nudge::channel();
+    let (nudge, nudges) = HeartbeatTrigger::channel();
     let (meta, meta_inbox) = std::sync::mpsc::channel();
     let cluster = Arc::new(Cluster {
         id: identity.cluster,
@@ -164,7 +161,7 @@ pub fn open_cluster(
 }
 
 /// Peers are heard once everything is there.
-pub struct PeerDoor(Arc<Ear>);
+pub struct PeerDoor(Arc<PeerHandler>);
 
 impl PeerDoor {
     pub fn open(self, shared: Arc<Shared>) {
@@ -253,7 +250,7 @@ fn pace(settings: &Settings) -> Pace {
 fn start_transport(
     settings: &Settings,
     identity: &Identity,
-    handler: Arc<Ear>,
+    handler: Arc<PeerHandler>,
 ) -> Result<Transport, String> {
     let host = settings.bind.iter().find(|it| !it.starts_with('-'));
     let host = host.map_or("127.0.0.1", |it| if it == "*" { "0.0.0.0" } else { it });
@@ -292,111 +289,4 @@ fn armour(files: [String; 3]) -> Result<transport::Tls, String> {
         authority,
         name: None,
     })
-}
-
-/// What the transport tells this node.
-#[derive(Default)]
-struct Ear {
-    shared: OnceLock<Arc<Shared>>,
-    /// When a refusal was last told of.
-    told: Mutex<Option<Instant>>,
-}
-
-impl Ear {
-    fn cluster(&self) -> Option<(&Arc<Shared>, &Arc<Cluster>)> {
-        let shared = self.shared.get()?;
-        Some((shared, shared.cluster.as_ref()?))
-    }
-}
-
-impl Handler for Ear {
-    fn on_raft(&self, from: u64, messages: Vec<RaftMessage>) {
-        let Some((shared, cluster)) = self.cluster() else {
-            return;
-        };
-        let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
-        for message in messages {
-            if message.region == NEWS {
-                cluster.nudge();
-                continue;
-            }
-            if message.region == META_REGION {
-                cluster.tell_meta(MetaInput::Raft {
-                    from,
-                    bytes: message.body,
-                });
-                continue;
-            }
-            // A region that is not here (yet, or any more): meta sees to it.
-            if let Some(place) = cluster.table.place_of(message.region)
-                && let Some(core) = by_core.get_mut(shared.map.core_of(place))
-            {
-                core.push((place, message.body));
-            }
-        }
-        for (mailbox, messages) in shared.mailboxes.iter().zip(by_core) {
-            if !messages.is_empty() {
-                mailbox.send(Message::Raft { from, messages });
-            }
-        }
-    }
-
-    fn on_call(&self, _from: u64, method: u16, body: Bytes, reply: Reply) {
-        match self.cluster() {
-            Some((shared, _)) if matches!(method, METHOD_DIGEST | METHOD_DIGEST_OF) => {
-                digests::on_call(shared, method, body, reply);
-            }
-            Some((_, cluster)) => cluster.tell_meta(MetaInput::Call {
-                method,
-                body,
-                reply,
-            }),
-            None => reply.reject("the node is starting"),
-        }
-    }
-
-    fn on_down(&self, node: u64) {
-        let Some(shared) = self.shared.get() else {
-            return;
-        };
-        for mailbox in &shared.mailboxes {
-            mailbox.send(Task::NodeDown(node).into());
-        }
-    }
-
-    fn on_broken(&self, node: u64) {
-        let Some(shared) = self.shared.get() else {
-            return;
-        };
-        for mailbox in &shared.mailboxes {
-            mailbox.send(Task::NodeBroken(node).into());
-        }
-    }
-
-    fn on_refused(&self, node: u64, refusal: &Refusal) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
-            *told = Some(Instant::now());
-            tracing::warn!(peer = node, "node {node} refuses this one: {refusal}");
-        }
-    }
-
-    fn on_snapshot_offer(&self, from: u64, offer: &IncomingOffer) -> transport::Accept {
-        match self.cluster() {
-            Some((shared, _)) => super::snapshots::on_offer(shared, from, offer),
-            None => transport::Accept::Refuse("the node is starting".into()),
-        }
-    }
-
-    fn on_snapshot_complete(
-        &self,
-        from: u64,
-        offer: &IncomingOffer,
-        directory: std::path::PathBuf,
-    ) -> Result<(), String> {
-        match self.cluster() {
-            Some((shared, _)) => super::snapshots::on_complete(shared, from, offer, directory),
-            None => Err("the node is starting".into()),
-        }
-    }
 }

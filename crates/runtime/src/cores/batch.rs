@@ -6,8 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use base::{DbIndex, Refusal};
-use node::{Absent, Batch, Ran, Route, Unserved, route};
+use base::{DbIndex, Refusal, milestone};
+use node::{Absent, Batch, BatchBox, Ran, Route, Unserved, route};
 
 use super::Core;
 use super::mailbox::Message;
@@ -48,6 +48,22 @@ impl Core {
         });
     }
 
+    /// A batch with writes has come: it becomes part of its region's next entry.
+    pub(crate) fn enqueue(self: &Rc<Self>, batch: BatchBox) {
+        let mut regions = self.regions.borrow_mut();
+        if let (Some(durable), None) = (&self.shared.durable, &self.shared.cluster)
+            && regions.outgoing.note_client(self.id, &batch.client)
+        {
+            durable.writer.writing().note(&batch.client, self.now_ms());
+        }
+        let refused = regions.enqueue(batch);
+        drop(regions);
+        match refused {
+            Some(batch) => self.redirect_batch(batch, Unserved::Elsewhere),
+            None => self.wake_to_propose(),
+        }
+    }
+
     /// Sends a batch to its core, once that has room for it; the ticket waits for it to come back.
     pub async fn send_batch(self: &Rc<Self>, mut batch: Box<Batch>) -> Ticket {
         let target = batch.target;
@@ -71,6 +87,7 @@ impl Core {
     }
 
     pub(crate) fn finish_batch(&self, batch: Box<Batch>) {
+        milestone("the core gave the batch back to the session");
         if batch.from == self.id {
             let ticket = batch.ticket;
             let _ = self.tickets.deliver(ticket, Answer::Batch(batch));

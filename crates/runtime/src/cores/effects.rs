@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use base::Refusal;
 use keyspace::{DueKey, Garbage};
+use node::outgoing::size_bytes;
 use node::{
     Batch, Borrow, Context, DataSet, DigestRequest, Effects, GROUPS, Grant, Host, Load, LogJob,
     Outcome, OwnedRegions, Peers, READS, ReplicaRecord, Served, refusal_of,
@@ -21,6 +22,7 @@ use table::leader::End;
 
 use super::{Answer, Call, Core, Message, Place, Ticket};
 use crate::cluster::leadership;
+use crate::durable::Job;
 
 /// The longest wait for a change of a region before it is looked at again.
 const CHANGES: Duration = Duration::from_millis(50);
@@ -198,9 +200,9 @@ impl Core {
             }
         }
         if wakes {
-            self.wake_composer();
+            self.wake_to_propose();
         } else if self.regions.borrow().outgoing.is_flush_asked {
-            self.wake_composer_to_flush();
+            self.wake_to_flush();
         }
         for place in applied {
             self.keep_in_bounds();
@@ -366,7 +368,8 @@ impl Core {
         self.finish_batch(batch);
     }
 
-    fn append(self: &Rc<Self>, job: LogJob) {
+    /// Sends log writes of regions to the log writer; the core is told when they are on disk.
+    fn append(&self, job: LogJob) {
         let LogJob {
             places,
             writes,
@@ -374,7 +377,39 @@ impl Core {
             clients,
             commit,
         } = job;
-        self.log(places, writes, commit, (is_ours, clients));
+        let (shared, core) = (self.shared.clone(), self.id);
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        let bytes: usize = writes.iter().map(size_bytes).sum();
+        durable
+            .logged_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(mailbox) = shared.mailboxes.get(core) {
+            mailbox.await_log();
+        }
+        durable.writer.send(Job {
+            writes,
+            done: Box::new(move |writes, result| {
+                if let (Err(error), Some(durable)) = (&result, &shared.durable) {
+                    durable.fail(error);
+                }
+                let numbers = places
+                    .iter()
+                    .zip(&writes)
+                    .map(|(&place, write)| (place, write.number))
+                    .collect();
+                let mailbox = shared.mailboxes.get(core)?;
+                mailbox.push(Message::Logged {
+                    numbers,
+                    commit,
+                    is_ours,
+                    ok: result.is_ok(),
+                });
+                Some(mailbox.clone())
+            }),
+            clients,
+        });
     }
 
     /// Makes a digest of a region's rows on a thread of its own.

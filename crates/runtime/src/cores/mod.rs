@@ -5,7 +5,7 @@
 //!   run       one command on regions at hand        batch    commands for one other core
 //!   lend      regions of several cores, together    serve    watches, blocked sessions
 //!   mailbox   messages and wake-ups                 tickets  who waits for which answer
-//!   inbox     what a core does with a message       upkeep   expiry, idle sessions, garbage
+//!   event_loop   messages, the end of a turn         upkeep   expiry, idle sessions, garbage
 //!   thread    the life of a core's thread           count    what regions have counted
 //!   followers what followers of regions have (WAIT) tally, totals   sums over regions (INFO)
 //! ```
@@ -16,9 +16,9 @@
 mod batch;
 mod count;
 mod effects;
+mod event_loop;
 mod evict;
 mod followers;
-mod inbox;
 mod lend;
 mod mailbox;
 mod prefetch;
@@ -73,10 +73,10 @@ pub struct Core {
     pub id: CoreId,
     pub shared: Arc<Shared>,
     pub regions: RefCell<OwnedRegions>,
-    /// Ends the turns of a durable node; see `durable::composer`.
-    pub(crate) composer: RefCell<Option<Waker>>,
-    /// The composer has something to do.
-    pub(crate) compose_asked: Cell<bool>,
+    /// The task that ends the turns of a durable node; see `event_loop`.
+    pub(crate) turn_ender: RefCell<Option<Waker>>,
+    /// It is to propose what is queued.
+    pub(crate) propose_asked: Cell<bool>,
     /// What the regions have asked for; see `effects`.
     pub(crate) effects: RefCell<Effects>,
     /// Messages for peers, gathered until the end of a turn (cluster).
@@ -132,8 +132,8 @@ impl Core {
         let core = Core {
             id,
             regions: RefCell::new(regions),
-            composer: RefCell::new(None),
-            compose_asked: Cell::new(true),
+            turn_ender: RefCell::new(None),
+            propose_asked: Cell::new(true),
             effects: RefCell::default(),
             outbox: RefCell::default(),
             sending: RefCell::default(),

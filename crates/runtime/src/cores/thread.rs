@@ -55,11 +55,11 @@ fn run(
             tokio::task::spawn_local(core.clone().run_ticks());
         }
         if core.shared.durable.is_some() {
-            tokio::task::spawn_local(core.clone().run_composer());
+            tokio::task::spawn_local(core.clone().run_turn_ends());
             tokio::task::spawn_local(core.clone().run_tables());
         }
         // Ends when the node stops.
-        tokio::task::spawn_local(core.clone().run_inbox())
+        tokio::task::spawn_local(core.clone().run_messages())
             .await
             .map_err(io::Error::other)?;
         core.last_words().await;

@@ -71,7 +71,7 @@ impl Core {
     /// Keys are to be given up soon.
     pub(crate) fn ask_for_eviction(&self) {
         if !self.eviction_asked.replace(true) {
-            self.wake_composer();
+            self.wake_to_propose();
         }
     }
 

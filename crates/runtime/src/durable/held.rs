@@ -44,7 +44,7 @@ impl Core {
         }
         self.begin_batch();
         self.regions.borrow_mut().submit(request);
-        self.wake_composer();
+        self.wake_to_propose();
         match ticket.await {
             Answer::Batch(batch) => Some(batch),
             _ => None,

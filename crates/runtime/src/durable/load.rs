@@ -23,6 +23,24 @@ const DROPPED_AT_ONCE: usize = 256;
 const WHOLE_PART: usize = 8;
 
 impl Core {
+    /// Sends a reader thread for entries of the log that are not in memory any more.
+    pub(crate) fn fetch_entries(&self, place: Place, fetch: replica::Fetch) {
+        let Some(durable) = &self.shared.durable else {
+            return;
+        };
+        let (core, shared) = (self.id, self.shared.clone());
+        let log = durable.stores.log.clone();
+        durable.readers.send(Box::new(move |_| {
+            let entries = log.entries(fetch.region, fetch.low, fetch.high, fetch.max_bytes);
+            if let Some(mailbox) = shared.mailboxes.get(core) {
+                mailbox.send(Message::Entries {
+                    region: place,
+                    entries: entries.map_err(|error| error.to_string()),
+                });
+            }
+        }));
+    }
+
     /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
     /// comes next finds out by itself.
     pub(crate) async fn load_home(self: &Rc<Self>, id: Place, keys: &[(DbIndex, Box<[u8]>)]) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   session ─► batch ─► queue of a region ─► entry ─► log writer (fsync) ─► committed ─► applied ─► replies
-//!                        (composer, node)  (replica)     (writer)                       (node)
+//!                            (node)        (replica)     (writer)                       (node)
 //!
 //!   EXEC, several regions, SPOP …: regions held ─► run ─► rows ─► one log batch ─► store ─► reply   (node)
 //!
@@ -23,7 +23,6 @@
 #[cfg(test)]
 mod blocking_tests;
 mod checkpoint;
-mod composer;
 mod evict;
 mod group_commit;
 mod held;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::milestone;
 use replica::{LogStore, LogWrite};
 use settings::LogSync;
 
@@ -132,6 +133,7 @@ impl LogWriter {
     }
 
     pub fn send(&self, job: Job) {
+        milestone("the core sent the log job");
         let mut queue = self.state.lock();
         queue.clients += job.clients;
         queue.jobs.push(job);
@@ -255,6 +257,7 @@ fn run(log: &dyn LogStore, state: &State) {
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
             }
+            milestone("the log writer wrote the entry");
             if failed.is_none()
                 && let Err(error) = log.write(&writes, sync == LogSync::Always)
             {

@@ -18,7 +18,7 @@ use crate::stream::Stream;
 use crate::transport::Shared;
 use crate::wire::{Parcel, framed};
 
-pub struct Ear {
+pub struct PeerHandler {
     frames: FramedRead<ReadHalf<Stream>, LengthDelimitedCodec>,
     stalled_after: Duration,
 }
@@ -29,13 +29,13 @@ pub struct Voice {
     stalled_after: Duration,
 }
 
-pub fn open(shared: &Shared, stream: Stream) -> (Ear, Voice) {
+pub fn open(shared: &Shared, stream: Stream) -> (PeerHandler, Voice) {
     let (reader, writer) = tokio::io::split(stream);
     let stalled_after = shared.config.snapshots.stalled_after;
     let codec = LengthDelimitedCodec::builder()
         .max_frame_length(shared.config.frame_bytes_max)
         .new_codec();
-    let ear = Ear {
+    let ear = PeerHandler {
         frames: FramedRead::with_capacity(reader, codec, 64 * 1024),
         stalled_after,
     };
@@ -47,7 +47,7 @@ pub fn open(shared: &Shared, stream: Stream) -> (Ear, Voice) {
     (ear, voice)
 }
 
-impl Ear {
+impl PeerHandler {
     /// The next parcel that says something.
     pub async fn hear(&mut self) -> io::Result<Parcel> {
         let wrong = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::files::{Sink, check_names};
-use super::line::{Ear, Voice, open};
+use super::line::{PeerHandler, Voice, open};
 use super::{Accept, Claim, IncomingOffer, Key};
 use crate::stream::Stream;
 use crate::transport::Shared;
@@ -54,7 +54,7 @@ fn verdict(outcome: Outcome, reason: impl Into<String>) -> Verdict {
 
 async fn take(
     shared: &Arc<Shared>,
-    ear: &mut Ear,
+    ear: &mut PeerHandler,
     voice: &mut Voice,
     from: u64,
     offer: Offer,
@@ -119,7 +119,7 @@ async fn take(
 /// Appends what comes; at the end, checks and hands over.
 async fn store(
     shared: &Arc<Shared>,
-    ear: &mut Ear,
+    ear: &mut PeerHandler,
     voice: &mut Voice,
     from: u64,
     offer: &Arc<IncomingOffer>,

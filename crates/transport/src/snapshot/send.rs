@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::line::{Ear, Voice, open};
+use super::line::{PeerHandler, Voice, open};
 use super::{Measure, OutgoingSnapshot, Transfer, TransferError, files};
 use crate::handshake::dial;
 use crate::link::Backoff;
@@ -199,7 +199,7 @@ fn judge(verdict: Verdict) -> Result<(), Stop> {
     }
 }
 
-async fn hear_verdict(ear: &mut Ear) -> io::Result<Verdict> {
+async fn hear_verdict(ear: &mut PeerHandler) -> io::Result<Verdict> {
     let parcel = ear.hear().await?;
     let words = "something else than a verdict";
     parcel

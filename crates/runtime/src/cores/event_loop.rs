@@ -1,5 +1,12 @@
-//! What a core does with its messages. Nothing here waits: a message that must wait is put in line
-//! ([`super::lend`]) or continued in a task ([`super::batch`]), so answers always get through.
+//! What a core does besides its sessions: it handles the messages in its mailbox, and it ends turns.
+//!
+//! Nothing here waits: a message that must wait is put in line ([`super::lend`]) or continued in a task
+//! ([`super::batch`]), so answers always get through.
+//!
+//! **The end of a turn** (durable nodes). What reached the regions of the core meanwhile becomes entries of their
+//! logs, and leaves as one job. The task that does it is woken by the first batch and runs behind all sessions that
+//! were ready then. When the disk has an entry, sessions that are ready then run, the next entry is sent, then the
+//! former is applied.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -14,7 +21,7 @@ const TURN: usize = 64;
 
 impl Core {
     /// The task that empties the mailbox, until the node stops.
-    pub(super) async fn run_inbox(self: Rc<Self>) {
+    pub(super) async fn run_messages(self: Rc<Self>) {
         let mailbox = self.shared.mailboxes[self.id].clone();
         poll_fn(|cx| {
             mailbox.set_inbox(cx.waker().clone());
@@ -40,6 +47,61 @@ impl Core {
             Poll::Pending
         })
         .await;
+    }
+
+    pub(crate) fn wake_to_propose(&self) {
+        self.propose_asked.set(true);
+        self.wake_to_flush();
+    }
+
+    /// Something was gathered: should nobody end this turn, the turn_ender will.
+    pub(crate) fn wake_to_flush(&self) {
+        if let Some(waker) = &*self.turn_ender.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The task that ends turns.
+    pub(crate) async fn run_turn_ends(self: Rc<Self>) {
+        while !self.is_stopping() {
+            poll_fn(|cx| {
+                *self.turn_ender.borrow_mut() = Some(cx.waker().clone());
+                let is_flush_asked = self.regions.borrow().outgoing.is_flush_asked;
+                match self.propose_asked.get() || is_flush_asked || self.is_stopping() {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
+            if !self.propose_asked.take() {
+                self.end_turn();
+                continue;
+            }
+            if self.regions.borrow().has_logged() {
+                // What clients have sent meanwhile is read first: it shares the sync.
+                tokio::task::yield_now().await;
+            }
+            self.begin_batch();
+            self.on_regions(|regions, cx, out| {
+                regions.run_groups(cx, out);
+                regions.propose_queued(cx, out);
+            });
+            if self.is_eviction_asked() {
+                self.evict_by_log();
+            }
+            if self.regions.borrow().has_logged() {
+                // The disk and the peers have work while the former entries are applied.
+                self.end_turn();
+                self.on_regions(|regions, cx, out| regions.drive_logged(cx, out));
+            }
+            self.end_turn();
+        }
+    }
+
+    /// Sends what was gathered: log writes, and messages for peers.
+    pub(crate) fn end_turn(self: &Rc<Self>) {
+        self.on_regions(|regions, _, out| regions.outgoing.flush(out));
+        self.flush_outbox();
     }
 
     fn on_message(self: &Rc<Self>, message: Message) {
@@ -146,7 +208,10 @@ impl Core {
                             owned.on_commit_logged(ticket, ok, cx, out);
                         });
                     }
-                    None => self.on_logged(&numbers, ok),
+                    None => {
+                        self.begin_batch();
+                        self.on_regions(|owned, cx, out| owned.on_logged(&numbers, ok, cx, out));
+                    }
                 }
             }
             Message::Fetched { ticket, fetched } => {
@@ -155,7 +220,10 @@ impl Core {
             Message::Warmed { ticket } => {
                 let _ = self.tickets.deliver(ticket, Answer::Warmed);
             }
-            Message::Entries { region, entries } => self.on_entries(region, entries),
+            Message::Entries { region, entries } => {
+                self.begin_batch();
+                self.on_regions(|owned, cx, out| owned.on_entries(region, entries, cx, out));
+            }
             Message::Raft { from, messages } => {
                 self.begin_batch();
                 self.on_regions(|owned, cx, out| owned.on_messages(from, messages, cx, out));
