@@ -36,7 +36,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
     let cores = settings.num_shards.max(1);
     let count = region_count(rows, cores).map_err(|error| error.to_string())?;
     let map = Map::of_regions(count, cores);
-    let homes: Vec<u64> = (0..count).map(log_id).collect();
+    let owned_by_core: Vec<u64> = (0..count).map(log_id).collect();
     let region_of = |key: &[u8]| map.region_of(key);
 
     let (read, told) = (Cell::new(0), Cell::new(began));
@@ -53,7 +53,7 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
         }
         put(rows, changes)
     };
-    let mut import = Import::new(&homes, &region_of, now_ms(), &mut write);
+    let mut import = Import::new(&owned_by_core, &region_of, now_ms(), &mut write);
     // Its files are to be put in order while they come: a store that never compacts is slow to read.
     rows.set_alive(&import.alive());
     rows.start_compaction();

@@ -229,7 +229,7 @@ pub async fn begin(core: &Rc<Core>, background: bool) -> Result<Ended, InProgres
         walk_rows(&run, rows, parts);
         return Ok(ended);
     }
-    // The regions are home before their cores are told to walk them: same queue, in this order.
+    // The regions are here before their cores are told to walk them: same queue, in this order.
     drop(held);
     let compress = shared.settings.current().rdbcompression;
     for (id, part) in parts.into_iter().enumerate() {

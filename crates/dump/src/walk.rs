@@ -60,12 +60,12 @@ async fn run(core: Rc<Core>, walk: Walk) {
 fn slice(core: &Core, chunks: &mut Chunks, left: &mut Vec<Place>, one_step: bool) -> bool {
     let began = Instant::now();
     let (mut at, mut worked) = (0, false);
-    let mut home = core.regions.borrow_mut();
+    let mut owned = core.regions.borrow_mut();
     while let Some(&region) = left.get(at) {
         if !chunks.has_room() || (worked && (one_step || began.elapsed() > SLICE)) {
             break;
         }
-        let Some(region) = home.region_mut(region) else {
+        let Some(region) = owned.region_mut(region) else {
             at += 1;
             continue;
         };

@@ -20,7 +20,7 @@
 mod collection;
 pub mod dumped;
 mod edit;
-mod effects;
+mod key_change;
 mod kind;
 mod memory;
 pub mod rows;
@@ -35,7 +35,7 @@ mod weighing;
 mod weight;
 
 pub use edit::Edit;
-pub use effects::Effect;
+pub use key_change::KeyChange;
 pub use kind::*;
 pub use memory::{Garbage, SaveEntry};
 pub use space::{DueKey, Keyspace, Router};

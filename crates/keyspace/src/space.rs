@@ -17,7 +17,7 @@ use crate::memory::table::Position;
 use crate::memory::{Pool, Snapshot};
 use crate::rows::{Durable, VOID};
 use crate::tables::Tables;
-use crate::{Effect, Garbage, Tuning};
+use crate::{KeyChange, Garbage, Tuning};
 
 /// Values of more elements are freed away from the command path.
 const GARBAGE_ELEMENTS: usize = 64;
@@ -41,7 +41,7 @@ pub struct Keyspace {
     pub(crate) dbs: Vec<Db>,
     /// Watched keys, how often in which database. Usually empty.
     interest: BTreeMap<Box<[u8]>, Vec<(DbIndex, usize)>>,
-    effects: Vec<Effect>,
+    key_changes: Vec<KeyChange>,
     pub(crate) garbage: Vec<Garbage>,
     pub(crate) snapshot: Option<Box<Snapshot>>,
     /// See [`crate::memory::Snapshot`].
@@ -68,7 +68,7 @@ impl Keyspace {
         Keyspace {
             dbs: (0..DATABASES).map(|db| Db::new(seed, db)).collect(),
             interest: BTreeMap::new(),
-            effects: Vec::new(),
+            key_changes: Vec::new(),
             garbage: Vec::new(),
             snapshot: None,
             parity: false,
@@ -136,7 +136,7 @@ impl Keyspace {
         }
     }
 
-    /// Starts reporting changes of a key ([`Effect`]); calls nest.
+    /// Starts reporting changes of a key ([`KeyChange`]); calls nest.
     pub fn watch(&mut self, db: DbIndex, key: &[u8]) {
         if !self.interest.contains_key(key) {
             self.interest.insert(key.into(), Vec::new());
@@ -168,25 +168,25 @@ impl Keyspace {
 
     /// Whether effects wait to be taken; the check made after every write.
     #[inline]
-    pub fn has_effects(&self) -> bool {
-        !self.effects.is_empty()
+    pub fn has_key_changes(&self) -> bool {
+        !self.key_changes.is_empty()
     }
 
     /// What was not taken yet.
-    pub fn effects(&self) -> &[Effect] {
-        &self.effects
+    pub fn key_changes(&self) -> &[KeyChange] {
+        &self.key_changes
     }
 
-    pub fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
+    pub fn take_key_changes(&mut self) -> Vec<KeyChange> {
+        std::mem::take(&mut self.key_changes)
     }
 
     /// Takes over from a former keyspace of the same region what is no part of its state, and the first
     /// so many of its effects.
-    pub(crate) fn succeed(&mut self, former: &mut Keyspace, effects: usize) {
+    pub(crate) fn succeed(&mut self, former: &mut Keyspace, key_changes: usize) {
         self.interest = std::mem::take(&mut former.interest);
-        self.effects = std::mem::take(&mut former.effects);
-        self.effects.truncate(effects);
+        self.key_changes = std::mem::take(&mut former.key_changes);
+        self.key_changes.truncate(key_changes);
         self.garbage = std::mem::take(&mut former.garbage);
         self.changes = former.changes;
         self.hits = former.hits.clone();
@@ -450,7 +450,7 @@ impl Keyspace {
         };
         if counts.iter().any(|(at, _)| *at == db) {
             let key = key.into();
-            self.effects.push(Effect::Changed { db, key });
+            self.key_changes.push(KeyChange { db, key });
         }
     }
 
@@ -470,8 +470,8 @@ impl Keyspace {
 
     /// Watched keys that exist (and are not due) in one of the databases, each with every one of
     /// these it is watched in: what a flush or a swap may change.
-    fn watched_in(&self, dbs: &[DbIndex], now_ms: u64) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    fn watched_in(&self, dbs: &[DbIndex], now_ms: u64) -> Vec<KeyChange> {
+        let mut key_changes = Vec::new();
         for (key, counts) in &self.interest {
             let hash = self.hash(key);
             // Of a key that is not in memory, that it may exist.
@@ -483,13 +483,13 @@ impl Keyspace {
             });
             if exists {
                 let watched = counts.iter().filter(|(db, _)| dbs.contains(db));
-                effects.extend(watched.map(|&(db, _)| Effect::Changed {
+                key_changes.extend(watched.map(|&(db, _)| KeyChange {
                     db,
                     key: key.clone(),
                 }));
             }
         }
-        effects
+        key_changes
     }
 
     /// Empties a database in O(1); the entries go to the garbage list.
@@ -497,8 +497,8 @@ impl Keyspace {
         if self.dbs[db as usize].len() == 0 {
             return;
         }
-        let effects = self.watched_in(&[db], now_ms);
-        self.effects.extend(effects);
+        let key_changes = self.watched_in(&[db], now_ms);
+        self.key_changes.extend(key_changes);
         let origin = self.dbs[db as usize].origin;
         self.changes += self.dbs[db as usize].len() as u64;
         let (table, deadlines) = self.dbs[db as usize].take();
@@ -508,8 +508,8 @@ impl Keyspace {
     }
 
     pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex, now_ms: u64) {
-        let effects = self.watched_in(&[a, b], now_ms);
-        self.effects.extend(effects);
+        let key_changes = self.watched_in(&[a, b], now_ms);
+        self.key_changes.extend(key_changes);
         self.dbs.swap(a as usize, b as usize);
         self.changes += 1;
         if let Some(durable) = &mut self.durable {

@@ -1,6 +1,6 @@
 //! What a write command sees: everything a [`View`] shows, and the means to change it.
 //!
-//! All changes of a key pass through here, so this is where interest is noted ([`Effect`]), where
+//! All changes of a key pass through here, so this is where interest is noted ([`KeyChange`]), where
 //! the change counter moves, where an empty collection disappears and where a running snapshot
 //! saves a value before it changes.
 
@@ -76,7 +76,7 @@ impl<'a> Txn<'a> {
             now_ms,
             tuning,
             void,
-            is_rehearsal,
+            is_dry_run,
             touches,
             ..
         } = &mut self.view;
@@ -92,7 +92,7 @@ impl<'a> Txn<'a> {
             db = VOID;
         }
         let mut found = space.find(db, hash, key, now_ms);
-        if *is_rehearsal && found.is_none() {
+        if *is_dry_run && found.is_none() {
             found = space.echo(wanted, hash, key);
         } else if found.is_none() && space.is_durable() && !space.is_resident(db as DbIndex, key) {
             space.note_missing(db as DbIndex, key);

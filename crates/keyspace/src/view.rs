@@ -27,7 +27,7 @@ pub struct View<'a> {
     /// A key was needed that is not in memory: nothing this view does counts any more.
     pub(crate) void: std::cell::Cell<bool>,
     /// Nothing ever counts: see `rows/cold.rs`.
-    pub(crate) is_rehearsal: bool,
+    pub(crate) is_dry_run: bool,
     /// Accesses move the clocks of LRU and LFU.
     pub(crate) touches: bool,
 }
@@ -59,7 +59,7 @@ impl<'a> View<'a> {
             seed: seed.into(),
             tuning,
             void: false.into(),
-            is_rehearsal: false,
+            is_dry_run: false,
             touches: true,
         }
     }
@@ -81,15 +81,15 @@ impl<'a> View<'a> {
             seed: seed.into(),
             tuning,
             void: false.into(),
-            is_rehearsal: false,
+            is_dry_run: false,
             touches: true,
         }
     }
 
     /// A command on this view finds out what it will read, and changes nothing.
-    pub fn rehearsal(mut self) -> Self {
+    pub fn dry_run(mut self) -> Self {
         self.void.set(true);
-        self.is_rehearsal = true;
+        self.is_dry_run = true;
         self
     }
 
@@ -171,7 +171,7 @@ impl<'a> View<'a> {
         if found.is_none() && space.is_durable() && self.miss(space, key) {
             return None;
         }
-        if self.is_rehearsal {
+        if self.is_dry_run {
             return found;
         }
         space.count_read(found.is_some());
@@ -233,7 +233,7 @@ impl<'a> View<'a> {
     /// Counts a hit or a miss, for commands that looked without counting (`TYPE`, `TTL`, `OBJECT`).
     #[inline]
     pub fn count_read(&self, key: &[u8], found: bool) {
-        if !self.is_rehearsal {
+        if !self.is_dry_run {
             self.space(key).count_read(found);
         }
     }

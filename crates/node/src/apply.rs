@@ -13,7 +13,7 @@ use crate::execute::execute;
 use crate::member::Unwritten;
 use crate::parsed::{Parsed, ParsedCommands, parse};
 use crate::{
-    Context, Executed, Executing, Fate, Outcome, OwnedRegions, Place, Proposal, Region, Serving,
+    Context, Executed, Executing, BatchOutcome, Outcome, OwnedRegions, Place, Proposal, Region, Serving,
     ready,
 };
 
@@ -47,7 +47,7 @@ impl OwnedRegions {
             return;
         };
         let more_due = region.apply_all(cx, out);
-        self.tend(place, cx, out);
+        self.advance(place, cx, out);
         self.serve_waiting_reads(place, cx, out);
         if more_due {
             self.expire(place, cx, out);
@@ -64,7 +64,7 @@ impl OwnedRegions {
         self.apply(place, cx, out);
     }
 
-    /// Hands the rows of all regions that are home to the store; called now and then.
+    /// Hands the rows of all regions that are here to the store; called now and then.
     pub fn settle_all(&mut self, cx: &Context<'_>) {
         for region in self.present() {
             let settled = region.settle();
@@ -74,11 +74,11 @@ impl OwnedRegions {
             // By the clock that never jumps.
             let now_ms = cx.clock_ms.max(1);
             // What an entry brought is taken when that is applied, which tries again and again.
-            let brought = match member.brought {
+            let entry_rows = match member.entry_rows {
                 Some(_) => Err(WriteError::Busy),
                 None => Ok(()),
             };
-            match settled.and(brought) {
+            match settled.and(entry_rows) {
                 Ok(()) => member.busy_since_ms = 0,
                 Err(WriteError::Busy) if member.busy_since_ms == 0 => member.busy_since_ms = now_ms,
                 Err(WriteError::Busy)
@@ -125,14 +125,14 @@ impl Region {
                     if out.applied.last() != Some(&self.id) {
                         out.applied.push(self.id);
                     }
-                    out.has_changes |= self.space.has_effects();
+                    out.has_changes |= self.space.has_key_changes();
                     if let Some(proposal) = proposal {
                         more_due |= proposal.expires_full;
                         let batches = proposal.batches.into_iter();
                         out.settled
                             .extend(batches.map(|batch| (batch, Outcome::Done)));
                         if let Some(effects) = proposal.effects {
-                            out.fates.push((effects.from, effects.ticket, Fate::Kept));
+                            out.batch_outcomes.push((effects.from, effects.ticket, BatchOutcome::Committed));
                         }
                     }
                 }
@@ -185,13 +185,13 @@ impl Region {
             None => false,
         };
         let is_effects = is_ours && front.is_some_and(|it| it.effects.is_some());
-        if member.brought.is_some() {
-            return self.apply_brought(is_ours, cx);
+        if member.entry_rows.is_some() {
+            return self.apply_entry_rows(is_ours, cx);
         }
         if committed.change.is_some() {
             return self.apply_members(cx);
         }
-        if is_effects && member.ahead == Some(index) {
+        if is_effects && member.uncommitted == Some(index) {
             return self.apply_effects(index, cx);
         }
         self.apply_entry(index, term, is_ours, cx, out)
@@ -220,7 +220,7 @@ impl Region {
         let space = &mut self.space;
         let proposal = member.proposals.front().filter(|_| is_ours);
         let keys = ready::cold_keys(space, cx.specs, &payload, &entry, proposal);
-        let (last, tries) = member.rehearsed;
+        let (last, tries) = member.dry_runs;
         let tries = if last == index { tries } else { 0 };
         let mut rows = Vec::new();
         if keys.is_empty() && tries < ATTEMPTS {
@@ -228,7 +228,7 @@ impl Region {
         }
         if !keys.is_empty() || !rows.is_empty() {
             if !rows.is_empty() {
-                member.rehearsed = (index, tries + 1);
+                member.dry_runs = (index, tries + 1);
             }
             return Step::Cold(Load {
                 place: self.id,
@@ -285,8 +285,8 @@ impl Region {
                     // As long as its entry is to be applied, those who wait for it do.
                     member.proposals.push_front(proposal);
                 }
-                member.bring(space.home(), changes);
-                return self.apply_brought(is_ours, cx);
+                member.set_entry_rows(space.home(), changes);
+                return self.apply_entry_rows(is_ours, cx);
             }
             Executed::Commands { stamp_ms } => {
                 member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
@@ -365,7 +365,7 @@ impl Region {
         }
         member.take_feed(&mut changes);
         member.replica.on_applied(index);
-        member.ahead = None;
+        member.uncommitted = None;
         let proposal = member.proposals.pop_front();
         member.unwritten = Some(Unwritten { changes, index });
         // A store that is busy is tried again. The log has it, so it is kept even if the store is broken,
@@ -380,8 +380,8 @@ impl Region {
     }
 
     /// Applies the entry whose rows the store is to take first.
-    fn apply_brought(&mut self, is_ours: bool, cx: &Context<'_>) -> Step {
-        if let Err(error) = self.take_brought() {
+    fn apply_entry_rows(&mut self, is_ours: bool, cx: &Context<'_>) -> Step {
+        if let Err(error) = self.write_entry_rows() {
             return self.on_write_error(error, cx);
         }
         let member = self.member.as_deref_mut().filter(|_| is_ours);

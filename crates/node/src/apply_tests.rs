@@ -185,15 +185,15 @@ fn an_entry_of_rows_is_applied_and_answered_when_the_store_has_it() {
     let mut out = one.on(|owned, cx, out| owned.apply(0, cx, out));
     for _ in 0..3 {
         assert_eq!(out.busy, [0], "it is to be tried again");
-        assert!(out.fates.is_empty(), "nobody is told");
+        assert!(out.batch_outcomes.is_empty(), "nobody is told");
         assert_eq!(one.applied_index(), before, "nothing of it is to be seen");
         out = one.on(|owned, cx, out| owned.resume(0, cx, out));
     }
     one.store.set_busy(false);
     let out = one.on(|owned, cx, out| owned.resume(0, cx, out));
-    let kept = |fate: &(usize, usize, Fate)| matches!(fate.2, Fate::Kept);
-    assert_eq!(out.fates.len(), 2);
-    assert!(out.fates.iter().all(kept));
+    let kept = |fate: &(usize, usize, BatchOutcome)| matches!(fate.2, BatchOutcome::Committed);
+    assert_eq!(out.batch_outcomes.len(), 2);
+    assert!(out.batch_outcomes.iter().all(kept));
     assert_eq!(one.applied_index(), before + 2);
     assert!(one.has(b"a") && one.has(b"b"));
     assert_eq!(one.store.all(Family::Metadata).len(), 2);

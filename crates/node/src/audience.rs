@@ -248,8 +248,8 @@ impl Audience for Clients<'_> {
         }
         let serves = &mut self.proposal.serves;
         if serves.front().is_some_and(|serve| serve.behind <= nth) {
-            let is_together = self.proposal.batches.get(self.batch);
-            if is_together.is_some_and(|batch| batch.together) {
+            let current = self.proposal.batches.get(self.batch);
+            if current.is_some_and(|batch| batch.is_transaction) {
                 // Those who wait come when the whole transaction is done.
                 self.go_to_write(space, true);
             }

@@ -18,7 +18,7 @@ pub struct Batch {
     pub region: Place,
     pub writes: bool,
     /// A transaction: nothing comes between its commands, and if it is refused it is as a whole.
-    pub together: bool,
+    pub is_transaction: bool,
     /// Reads may be answered by a replica that does not lead (cluster).
     pub readonly: bool,
     /// Where the answer goes: a core, and the ticket of a task there.
@@ -47,7 +47,7 @@ impl Batch {
             target,
             region: 0,
             writes: false,
-            together: false,
+            is_transaction: false,
             readonly: false,
             from,
             ticket: 0,

@@ -24,7 +24,7 @@ use replica::entry::rows_payload;
 use crate::effects::{Effects, LogJob};
 use crate::held::HeldRegions;
 use crate::{
-    Context, EffectBatch, Fate, Outcome, OwnedRegions, Place, RegionBox, begin_entry, state_row,
+    Context, EffectBatch, BatchOutcome, Outcome, OwnedRegions, Place, RegionBox, begin_entry, state_row,
     too_large,
 };
 
@@ -35,7 +35,7 @@ pub(crate) enum CommitFor {
     Group(usize),
     /// A task of the host, by its ticket: [`Effects::committed`].
     Task(usize),
-    /// Its client is gone: the regions go home when it is done.
+    /// Its client is gone: the regions go back when it is done.
     Nobody,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Commit {
     by: CommitFor,
     /// Of a node that is alone.
     entries: Vec<Logged>,
-    /// Of a cluster node: fates that are still to come, and the regions they are of.
+    /// Of a cluster node: batch_outcomes that are still to come, and the regions they are of.
     awaited: Vec<(usize, Place)>,
     lost: Vec<(Place, Outcome)>,
 }
@@ -63,7 +63,7 @@ struct Logged {
 
 /// What became of a commit.
 pub(crate) enum Committed {
-    Kept,
+    Done,
     /// They are undone; the node goes on.
     TooLarge,
     /// They are undone, and nothing is kept any more.
@@ -76,7 +76,7 @@ impl Committed {
     /// What a client is told who waits for all of it.
     pub fn into_result(self) -> Result<(), Refusal> {
         match self {
-            Committed::Kept => Ok(()),
+            Committed::Done => Ok(()),
             Committed::TooLarge => Err(too_large()),
             Committed::Failed(refusal) => Err(refusal),
             Committed::Lost(lost) => match lost.last() {
@@ -96,8 +96,8 @@ pub(crate) fn lost_refusal(outcome: &Outcome) -> Refusal {
 }
 
 impl OwnedRegions {
-    /// Keeps what a task of the host did to regions it held. The regions that are not home by then are
-    /// given back with the answer ([`Effects::committed`]), or go home if there is no ticket.
+    /// Keeps what a task of the host did to regions it held. The regions that are not here by then are
+    /// given back with the answer ([`Effects::committed`]), or go back if there is no ticket.
     pub fn commit(
         &mut self,
         held: HeldRegions,
@@ -121,7 +121,7 @@ impl OwnedRegions {
         out: &mut Effects,
     ) -> Option<(Committed, HeldRegions)> {
         if !held.is_dirty() {
-            return Some((Committed::Kept, held));
+            return Some((Committed::Done, held));
         }
         if cx.is_cluster {
             return self.commit_each(held, by, cx, out);
@@ -224,10 +224,10 @@ impl OwnedRegions {
                 settle(region, entry, written, cx);
             }
         }
-        self.end_commit(commit.by, Committed::Kept, commit.held, cx, out);
+        self.end_commit(commit.by, Committed::Done, commit.held, cx, out);
     }
 
-    /// On a cluster node: each region goes home, ahead of its log, to be kept there by its quorum.
+    /// On a cluster node: each region goes back, ahead of its log, to be kept there by its quorum.
     fn commit_each(
         &mut self,
         held: HeldRegions,
@@ -277,7 +277,7 @@ impl OwnedRegions {
         None
     }
 
-    /// A region comes home with changes to be kept.
+    /// A region comes back with changes to be kept.
     pub fn on_effect_batch(&mut self, batch: EffectBatch, cx: &Context<'_>, out: &mut Effects) {
         let region = self.propose_effects(batch, cx, out);
         let place = region.id;
@@ -286,7 +286,7 @@ impl OwnedRegions {
     }
 
     /// What became of the changes to one region.
-    pub fn on_fate(&mut self, ticket: usize, fate: Fate, cx: &Context<'_>, out: &mut Effects) {
+    pub fn on_batch_outcome(&mut self, ticket: usize, fate: BatchOutcome, cx: &Context<'_>, out: &mut Effects) {
         let waits = |commit: &Commit| commit.awaited.iter().any(|(of, _)| *of == ticket);
         let commits = &mut self.groups.commits;
         let Some((&of, _)) = commits.iter().find(|(_, commit)| waits(commit)) else {
@@ -295,7 +295,7 @@ impl OwnedRegions {
         if let Some(mut commit) = commits.remove(&of) {
             let places = commit.awaited.extract_if(.., |(it, _)| *it == ticket);
             for (_, place) in places.collect::<Vec<_>>() {
-                if let Fate::Not(outcome) = &fate {
+                if let BatchOutcome::Failed(outcome) = &fate {
                     commit.lost.push((place, outcome.clone()));
                 }
             }

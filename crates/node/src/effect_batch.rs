@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!   borrower's core                        the region's own core
-//!   hold, run ─► rows ─► EffectBatch ────► region home, ahead of its log: nobody reads it
+//!   hold, run ─► rows ─► EffectBatch ────► region back, ahead of its log: nobody reads it
 //!                                          propose rows ─► quorum ─► committed: rows to the store
-//!   ticket ◄───────────────────────────── Fate              │
+//!   ticket ◄───────────────────────────── BatchOutcome              │
 //!                                          leadership lost: memory is thrown away and read
 //!                                          again from the store, which never was ahead
 //! ```
 //!
-//! The region goes home before its entry is proposed, because its replica must hear its peers. Memory is
+//! The region goes back before its entry is proposed, because its replica must hear its peers. Memory is
 //! a cache of rows, so undoing is dropping it.
 
 use std::sync::Arc;
@@ -37,10 +37,10 @@ pub struct EffectBatch {
 
 /// What became of an [`EffectBatch`].
 #[derive(Debug, Clone)]
-pub enum Fate {
-    Kept,
-    /// Not kept, or nobody can tell.
-    Not(Outcome),
+pub enum BatchOutcome {
+    Committed,
+    /// Not committed, or nobody can tell.
+    Failed(Outcome),
 }
 
 /// Prepares a region that was just borrowed: what is done to it now is the next entry.
@@ -54,7 +54,7 @@ pub fn begin_entry(region: &mut Region) {
 }
 
 impl OwnedRegions {
-    /// A region comes home with changes: they are proposed, or undone if that cannot be. The region is
+    /// A region comes back with changes: they are proposed, or undone if that cannot be. The region is
     /// the caller's to put back; it is driven then.
     pub fn propose_effects(
         &mut self,
@@ -80,7 +80,7 @@ impl OwnedRegions {
             };
             match is_next.then(propose) {
                 Some(Ok(())) => {
-                    member.ahead = Some(batch.index);
+                    member.uncommitted = Some(batch.index);
                     member.add_proposal(Proposal {
                         effects: Some(EffectsOf {
                             changes: batch.changes,
@@ -96,8 +96,8 @@ impl OwnedRegions {
         }
         if let Some(outcome) = failed {
             region.undo(cx, out);
-            out.fates
-                .push((batch.from, batch.ticket, Fate::Not(outcome)));
+            out.batch_outcomes
+                .push((batch.from, batch.ticket, BatchOutcome::Failed(outcome)));
         }
         region
     }
@@ -114,7 +114,7 @@ impl Region {
             Ok(space) => {
                 self.replace_space(space);
                 if let Some(member) = self.member.as_deref_mut() {
-                    member.ahead = None;
+                    member.uncommitted = None;
                 }
             }
             Err(reason) => cx.host.fail(&reason),

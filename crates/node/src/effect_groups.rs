@@ -7,9 +7,9 @@
 //! once ([`crate::commit`]).
 //!
 //! ```text
-//!   line ─► borrow, core by core ─► load named keys ─► run each ─► commit ─► regions home ─► replies
+//!   line ─► borrow, core by core ─► load named keys ─► run each ─► commit ─► regions back ─► replies
 //!               ▲                        │ cold rows of big collections
-//!               └── read them ◄── regions home
+//!               └── read them ◄── regions back
 //! ```
 //!
 //! Nobody sees the regions between them, so each is atomic and isolated as if it were alone, and a reply
@@ -134,7 +134,7 @@ enum Phase {
     Prepare {
         is_loaded: bool,
     },
-    /// Its regions are home while cold rows are read.
+    /// Its regions are here while cold rows are read.
     Warm,
     /// This member is the next to run, or runs.
     Run(usize),
@@ -155,7 +155,7 @@ impl OwnedRegions {
     }
 
     /// Whether groups run here, or did a moment ago. A transaction that comes to a node alone then joins the
-    /// next one: as an entry of its region's log it would wait until the region is home, and then make the
+    /// next one: as an entry of its region's log it would wait until the region is here, and then make the
     /// next group wait for its sync.
     pub fn has_groups(&self, now_ms: u64) -> bool {
         !self.groups.running.is_empty() || now_ms.abs_diff(self.groups.began_ms) < GROUPS_GO_ON_MS
@@ -483,7 +483,7 @@ impl OwnedRegions {
         }
         for member in members {
             let outcome = match &committed {
-                Committed::Kept => Outcome::Done,
+                Committed::Done => Outcome::Done,
                 Committed::TooLarge => Outcome::Refused(too_large()),
                 Committed::Failed(refusal) => Outcome::Refused(refusal.clone()),
                 Committed::Lost(lost) => fate(&member.regions, lost),

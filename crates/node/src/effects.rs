@@ -10,7 +10,7 @@ use replica::{Fetch, LogWrite, Message, SnapshotHead};
 use table::leader::{Action, End};
 
 use crate::{
-    BatchBox, CoreId, EffectBatch, Fate, Outcome, Place, RegionBox, ReplicaRecord, Waiter,
+    BatchBox, CoreId, EffectBatch, BatchOutcome, Outcome, Place, RegionBox, ReplicaRecord, Waiter,
 };
 
 #[derive(Default)]
@@ -32,8 +32,8 @@ pub struct Effects {
     pub requeued: Vec<BatchBox>,
     /// Blocked sessions that are over.
     pub served: Vec<(Arc<Waiter>, Served)>,
-    /// What became of effect batches: core, ticket; [`crate::OwnedRegions::on_fate`] there.
-    pub fates: Vec<(CoreId, usize, Fate)>,
+    /// What became of effect batches: core, ticket; [`crate::OwnedRegions::on_batch_outcome`] there.
+    pub batch_outcomes: Vec<(CoreId, usize, BatchOutcome)>,
     /// Tickets that wait to read a region: whether they may, or have to look again. Those beyond
     /// [`crate::READS`] are for [`crate::OwnedRegions::resume_read`].
     pub reads: Vec<(usize, bool)>,
@@ -45,15 +45,15 @@ pub struct Effects {
     pub borrows: Vec<Borrow>,
     /// Regions that go back to other cores: [`crate::OwnedRegions::take_back`] there.
     pub returns: Vec<(CoreId, Vec<RegionBox>)>,
-    /// Regions that go home to other cores with changes: [`crate::OwnedRegions::on_effect_batch`] there.
+    /// Regions that go back to other cores with changes: [`crate::OwnedRegions::on_effect_batch`] there.
     pub effect_batches: Vec<(CoreId, EffectBatch)>,
     /// What a group of effect requests needs in memory; then [`crate::OwnedRegions::on_held_loaded`].
     pub held_loads: Vec<HeldLoad>,
-    /// Commits of tasks that are over, by their tickets; with the regions that are not home.
+    /// Commits of tasks that are over, by their tickets; with the regions that are not here.
     pub committed: Vec<(usize, Result<(), Refusal>, Vec<RegionBox>)>,
     /// Commits whose rows the store did not take: soon [`crate::OwnedRegions::retry_commit`].
     pub busy_commits: Vec<usize>,
-    /// Regions that came home.
+    /// Regions that came back.
     pub returned: Vec<Place>,
     /// Soon [`crate::OwnedRegions::serve_lines`].
     pub serves_soon: bool,
@@ -163,7 +163,7 @@ impl Effects {
             settled,
             requeued,
             served,
-            fates,
+            batch_outcomes,
             reads,
             grants,
             snapshots_wanted,
@@ -202,7 +202,7 @@ impl Effects {
             && settled.is_empty()
             && requeued.is_empty()
             && served.is_empty()
-            && fates.is_empty()
+            && batch_outcomes.is_empty()
             && reads.is_empty()
             && grants.is_empty()
             && snapshots_wanted.is_empty()

@@ -185,9 +185,9 @@ pub fn execute_payload(
             Ok(false)
         }
         Executed::Rows {
-            changes: brought, ..
+            changes: entry_rows, ..
         } => {
-            *changes = brought;
+            *changes = entry_rows;
             Ok(true)
         }
     }

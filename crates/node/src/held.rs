@@ -219,7 +219,7 @@ impl HeldRegions {
             return Vec::new();
         }
         self.read_cached(true);
-        self.view(moment, db, |view| ready::rehearse(row, view, args));
+        self.view(moment, db, |view| ready::dry_run(row, view, args));
         self.read_cached(false);
         // Keys that are missing are found out about when the command runs.
         self.take_missing();

@@ -35,7 +35,7 @@ use crate::{Context, CoreId, OwnedRegions, Place, RegionBox, Serving};
 #[derive(Default)]
 pub(crate) struct Line {
     waiting: VecDeque<Wanted>,
-    /// Changes of regions that came home are being handled: nothing is granted meanwhile.
+    /// Changes of regions that came back are being handled: nothing is granted meanwhile.
     is_held: bool,
 }
 
@@ -63,7 +63,7 @@ impl OwnedRegions {
         !self.line.waiting.is_empty()
     }
 
-    /// Takes regions out of their places now, if all are home and nobody waits for one of them.
+    /// Takes regions out of their places now, if all are here and nobody waits for one of them.
     pub fn borrow_now(&mut self, regions: &[Place], clock_ms: u64) -> Option<Vec<RegionBox>> {
         match self.wants_any(regions) {
             true => None,
@@ -90,7 +90,7 @@ impl OwnedRegions {
         });
     }
 
-    /// A region comes home.
+    /// A region comes back.
     pub fn put(&mut self, region: RegionBox) {
         if let Some(slot) = self.slots.slot_mut(region.id) {
             debug_assert!(slot.region.is_none(), "two boxes of one region");
@@ -110,7 +110,7 @@ impl OwnedRegions {
         self.grant_next(cx, out);
     }
 
-    /// Grants what can be granted. Needed whenever a region has come home, or nothing of it is on its way
+    /// Grants what can be granted. Needed whenever a region has come back, or nothing of it is on its way
     /// any more.
     pub fn grant_next(&mut self, cx: &Context<'_>, out: &mut Effects) {
         if self.line.is_held {
@@ -153,7 +153,7 @@ impl OwnedRegions {
     fn take_handled(&mut self, regions: &[Place], clock_ms: u64) -> Option<Vec<RegionBox>> {
         let is_kept = |&place: &Place| {
             let region = self.slots.region_mut(place);
-            region.is_some_and(|region| region.space.has_effects()) || self.reads.holds(place)
+            region.is_some_and(|region| region.space.has_key_changes()) || self.reads.holds(place)
         };
         match regions.iter().any(is_kept) {
             true => None,
@@ -161,7 +161,7 @@ impl OwnedRegions {
         }
     }
 
-    /// Moves regions out, in order, if all are home; those that are led elsewhere stay.
+    /// Moves regions out, in order, if all are here; those that are led elsewhere stay.
     fn take(&mut self, regions: &[Place], clock_ms: u64) -> Option<Vec<RegionBox>> {
         if !self.has_all(regions, clock_ms) {
             return None;
@@ -173,7 +173,7 @@ impl OwnedRegions {
         Some(regions.iter().filter_map(take).collect())
     }
 
-    /// Whether these are home and may be lent: nothing of them is on its way, and their rows are in the
+    /// Whether these are here and may be lent: nothing of them is on its way, and their rows are in the
     /// store. A place that is empty, or a region that is led elsewhere, is no reason to wait.
     fn has_all(&mut self, regions: &[Place], clock_ms: u64) -> bool {
         regions

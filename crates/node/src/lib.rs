@@ -83,7 +83,7 @@ pub use batch::{Batch, BatchBox};
 pub use catalogue::Catalogue;
 pub use command_list::{CommandList, clear_room};
 pub use context::{Context, Executing, Host, Seeds};
-pub use effect_batch::{EffectBatch, Fate, begin_entry, open_space, state_row};
+pub use effect_batch::{EffectBatch, BatchOutcome, begin_entry, open_space, state_row};
 pub use effect_groups::GROUPS;
 pub use effect_request::EffectRequest;
 pub use effects::{

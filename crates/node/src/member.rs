@@ -30,20 +30,20 @@ pub struct Member {
     /// Rows of what was applied that the store has not taken yet.
     pub unwritten: Option<Unwritten>,
     /// Rows that the next of `committed` brings, while the store has not taken them: it is not applied.
-    pub brought: Option<Changes>,
+    pub entry_rows: Option<Changes>,
     /// Since when the store takes nothing; 0: it does.
     pub busy_since_ms: u64,
     rows: Arc<dyn RowStore>,
     progress: Arc<Progress>,
     /// Memory is ahead of the log: it has the effect of this entry, which a majority does not have
     /// yet ([`crate::EffectBatch`]). Nobody reads the region meanwhile.
-    pub ahead: Option<u64>,
+    pub uncommitted: Option<u64>,
     /// The last entry that removes due keys, as it was proposed; see [`Member::is_expiring`].
     pub expiring: u64,
     pub eviction: Eviction,
     pub last_stamp_ms: u64,
     /// The entry that was last found to need cold rows, and how often.
-    pub rehearsed: (u64, u8),
+    pub dry_runs: (u64, u8),
     /// Room used again.
     pub ready: Ready,
     pub changes: Changes,
@@ -147,11 +147,11 @@ impl Member {
             failed: false,
             stalled: false,
             unwritten: None,
-            brought: None,
-            ahead: None,
+            entry_rows: None,
+            uncommitted: None,
             expiring: 0,
             eviction: Eviction::default(),
-            rehearsed: (0, 0),
+            dry_runs: (0, 0),
             last_stamp_ms,
             ready: Ready::default(),
             changes: Changes::new(),
@@ -161,11 +161,11 @@ impl Member {
     }
 
     /// The next of `committed` brings these rows; its record for the feed goes with them.
-    pub fn bring(&mut self, home: u64, mut changes: Changes) {
+    pub fn set_entry_rows(&mut self, home: u64, mut changes: Changes) {
         if let (Some(_), Some(committed)) = (&self.feed, self.committed.front()) {
             feed::note(&mut changes, home, committed.index, &committed.payload);
         }
-        self.brought = Some(changes);
+        self.entry_rows = Some(changes);
     }
 
     /// Nothing is on its way, or nothing will arrive: what is applied is all there is.
@@ -253,16 +253,16 @@ impl Region {
     /// Applies the next entry, whose rows were brought: the store takes them, memory follows, and only then
     /// is it applied to anybody who asks. If the store is busy, nothing has happened and it is still the next.
     /// Rows of all entries before must have been taken.
-    pub fn take_brought(&mut self) -> Result<(), WriteError> {
+    pub fn write_entry_rows(&mut self) -> Result<(), WriteError> {
         let Some(member) = self.member.as_deref_mut() else {
             return Ok(());
         };
-        let (Some(changes), Some(committed)) = (member.brought.take(), member.committed.front())
+        let (Some(changes), Some(committed)) = (member.entry_rows.take(), member.committed.front())
         else {
             return Ok(());
         };
         if let Err(error) = member.rows.write(&[&changes]) {
-            member.brought = Some(changes);
+            member.entry_rows = Some(changes);
             return Err(error);
         }
         let index = committed.index;

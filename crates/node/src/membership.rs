@@ -215,8 +215,8 @@ impl Region {
         member.committed.clear();
         member.open = None;
         member.unwritten = None;
-        member.brought = None;
-        member.ahead = None;
+        member.entry_rows = None;
+        member.uncommitted = None;
         member.stalled = false;
         if let Some(peers) = member.peers.as_deref_mut() {
             peers.is_installing = true;

@@ -127,7 +127,7 @@ impl OwnedRegions {
             };
             if is_behind && entries.is_empty() {
                 // Which keys are SQL rows is not in the log yet.
-                return self.tend(place, cx, out);
+                return self.advance(place, cx, out);
             }
             let batches = match is_behind {
                 true => Vec::new(),
@@ -141,7 +141,7 @@ impl OwnedRegions {
                 false => batches,
             };
             if entries.is_empty() && batches.is_empty() {
-                self.tend(place, cx, out);
+                self.advance(place, cx, out);
                 continue;
             }
             match region.propose(entries, batches, cx, out) {
@@ -208,7 +208,7 @@ impl OwnedRegions {
         out: &mut Effects,
     ) {
         let Some(member) = self.member_mut(place) else {
-            // The replica waits for them: it gets them when the region comes home.
+            // The replica waits for them: it gets them when the region comes back.
             if let Some(slot) = self.slots.used_mut(place) {
                 slot.parked_entries = Some(entries);
             }
@@ -353,12 +353,12 @@ impl Region {
             let args = batch.commands.args(at);
             draft.entry.push(db, args.iter_from(0));
             draft.count += 1;
-            if self.has_interest() && !batch.together {
+            if self.has_interest() && !batch.is_transaction {
                 let behind = draft.count;
                 self.serve_behind(behind, (row, db, &args), draft, cx, out);
             }
         }
-        if !self.has_interest() || !batch.together {
+        if !self.has_interest() || !batch.is_transaction {
             return;
         }
         // Those who wait come when the whole transaction is done.

@@ -72,7 +72,7 @@ impl Slots {
         self.slot_mut(place)?.region.as_deref_mut()
     }
 
-    /// The slot of a place where there is a region, home or lent.
+    /// The slot of a place where there is a region; it may be lent.
     pub fn used_mut(&mut self, place: Place) -> Option<&mut Slot> {
         self.slot_mut(place).filter(|slot| slot.is_used)
     }
@@ -138,7 +138,7 @@ impl OwnedRegions {
         self.slots.used_mut(place).map(|slot| &mut slot.queue)
     }
 
-    /// Whether there is a region at this place, home or lent.
+    /// Whether there is a region at this place; it may be lent.
     pub fn is_used(&mut self, place: Place) -> bool {
         self.slots.used_mut(place).is_some()
     }
@@ -161,7 +161,7 @@ impl OwnedRegions {
         self.slots.region_mut(place)?.member.as_deref_mut()
     }
 
-    /// Any region that is home, for commands that touch no key.
+    /// Any region that is here, for commands that touch no key.
     pub fn any(&self) -> Option<Place> {
         let slots = &self.slots;
         let at = slots.all.iter().position(|slot| slot.region.is_some())?;

@@ -92,7 +92,7 @@ pub enum Wait {
     /// That this round confirms the leader.
     Round(u64),
     /// That a quorum has the entry whose effect memory has already ([`crate::Member::ahead`]).
-    Kept,
+    Commit,
     /// That another replica leads, or any does.
     Leader,
 }
@@ -159,7 +159,7 @@ impl OwnedRegions {
         }
     }
 
-    /// A region is home again: what its peers said meanwhile is heard, and those who wait to read it look
+    /// A region is here again: what its peers said meanwhile is heard, and those who wait to read it look
     /// again.
     pub fn unpark(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
         self.look_again(place, cx, out);
@@ -182,7 +182,7 @@ impl OwnedRegions {
         self.serve_waiting_reads(place, cx, out);
     }
 
-    /// Time passes for all regions that are home. `heard`: the nodes that can be heard, ascending.
+    /// Time passes for all regions that are here. `heard`: the nodes that can be heard, ascending.
     pub fn tick(&mut self, heard: &[NodeId], cx: &Context<'_>, out: &mut Effects) {
         if cx.host.has_failed() {
             return self.fail_all(cx, out);
@@ -259,7 +259,7 @@ impl OwnedRegions {
     }
 
     /// Entries may have been applied that somebody waits for in order to read. Called after entries were
-    /// applied, and when the region comes home: it may have been lent in between.
+    /// applied, and when the region comes back: it may have been lent in between.
     pub(crate) fn serve_waiting_reads(
         &mut self,
         place: Place,
@@ -273,7 +273,7 @@ impl OwnedRegions {
         let may_serve = member.is_some_and(|member| {
             member.peers.as_deref().is_some_and(|peers| {
                 !peers.confirmed.is_empty()
-                    || member.ahead.is_none() && peers.is_awaited(Wait::Kept)
+                    || member.uncommitted.is_none() && peers.is_awaited(Wait::Commit)
             })
         });
         if may_serve {
@@ -297,7 +297,7 @@ impl Region {
     pub fn snapshot_head(&mut self) -> Option<SnapshotHead> {
         self.settle().ok()?;
         let member = self.member.as_deref()?;
-        let state = match member.ahead {
+        let state = match member.uncommitted {
             None => self.space.state(),
             Some(_) => State::parse(&member.state_row(self.space.home())?)?,
         };
@@ -363,7 +363,7 @@ impl Region {
     /// Tells those who wait what a `Ready`, or applied entries, mean for them.
     fn after_ready(&mut self, turned: Turned, cx: &Context<'_>, out: &mut Effects) {
         if turned.lost {
-            if self.member.as_ref().is_some_and(|it| it.ahead.is_some()) {
+            if self.member.as_ref().is_some_and(|it| it.uncommitted.is_some()) {
                 self.undo(cx, out);
             }
             for waiter in self.take_interest() {
@@ -383,7 +383,7 @@ impl Region {
             waits, confirmed, ..
         } = peers;
         confirmed.retain(|round| {
-            if round.index > applied || member.ahead.is_some() {
+            if round.index > applied || member.uncommitted.is_some() {
                 return true;
             }
             waits.retain(|&(of, ticket)| {
@@ -399,7 +399,7 @@ impl Region {
         waits.retain(|&(of, ticket)| {
             let looks_again = match of {
                 Wait::Round(_) => false,
-                Wait::Kept => turned.roles || member.ahead.is_none(),
+                Wait::Commit => turned.roles || member.uncommitted.is_none(),
                 Wait::Leader => turned.roles,
             };
             if looks_again {

@@ -37,7 +37,7 @@ impl Region {
             Some(member) if member.peers.is_some() => match &member.replica {
                 _ if member.failed => Serving::No,
                 replica if !replica.is_leader() => Serving::No,
-                _ if member.ahead.is_some() => Serving::Later,
+                _ if member.uncommitted.is_some() => Serving::Later,
                 replica if replica.may_serve(clock_ms) => Serving::Now,
                 _ => Serving::Later,
             },
@@ -51,7 +51,7 @@ impl Region {
         let Some(member) = self.member.as_deref() else {
             return true;
         };
-        if member.ahead.is_some() || member.peers.as_deref().is_some_and(|it| it.is_installing) {
+        if member.uncommitted.is_some() || member.peers.as_deref().is_some_and(|it| it.is_installing) {
             // Also for who was confirmed: it may have come to this since.
             return false;
         }
@@ -92,8 +92,8 @@ impl OwnedRegions {
             false => member.replica.read(cx.clock_ms),
         };
         match read {
-            Read::Now if member.ahead.is_none() => return Barrier::None,
-            Read::Now => peers.wait(Wait::Kept, ticket),
+            Read::Now if member.uncommitted.is_none() => return Barrier::None,
+            Read::Now => peers.wait(Wait::Commit, ticket),
             Read::Wait(number) => peers.wait(Wait::Round(number), ticket),
             Read::NotLeader { leader: Some(_) } => {
                 return Barrier::Unserved(Unserved::Elsewhere);

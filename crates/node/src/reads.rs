@@ -49,7 +49,7 @@ pub(crate) struct Reading {
     /// Since when it waits for the read barrier, or for the region to learn which tables there are, by
     /// the clock of leases: it gives up some time later.
     since_ms: Option<u64>,
-    /// It waits for its region to come home, or for the region to learn which tables there are.
+    /// It waits for its region to come back, or for the region to learn which tables there are.
     looks_again: bool,
     /// The region was lent before what it needs was loaded: it is not lent again before that.
     was_lent: bool,
@@ -124,7 +124,7 @@ impl OwnedRegions {
         }
     }
 
-    /// Reads of a region that came home, or learned which tables there are, look again.
+    /// Reads of a region that came back, or learned which tables there are, look again.
     pub fn look_again(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
         let waiting = self.reads.waiting.iter();
         let of_place = waiting.filter(|(_, it)| it.looks_again && it.batch.region == place);
@@ -217,7 +217,7 @@ impl OwnedRegions {
                     reading.is_confirmed = true;
                     reading.since_ms = None;
                 }
-                Absent::Cold(cold) => match self.bring(*cold, reading, cx, out) {
+                Absent::Cold(cold) => match self.load_cold(*cold, reading, cx, out) {
                     Some(again) => reading = again,
                     None => return,
                 },
@@ -226,7 +226,7 @@ impl OwnedRegions {
     }
 
     /// Asks for what a read needs; given back if it may look again at once.
-    fn bring(
+    fn load_cold(
         &mut self,
         cold: Cold,
         mut reading: Reading,
@@ -235,7 +235,7 @@ impl OwnedRegions {
     ) -> Option<Reading> {
         let place = reading.batch.region;
         if cold.is_behind {
-            self.tend(place, cx, out);
+            self.advance(place, cx, out);
             let Some(region) = self.slots.region_mut(place) else {
                 return Some(reading);
             };
@@ -262,7 +262,7 @@ impl OwnedRegions {
                 None => Wanted::NotLeader,
             };
             match wanted {
-                Wanted::Waits => self.tend(place, cx, out),
+                Wanted::Waits => self.advance(place, cx, out),
                 Wanted::Cached => return self.reads.waiting.remove(&ticket),
                 Wanted::Failed(failure) => {
                     let failure = Some(row_needs::refusal_of(failure));
@@ -370,7 +370,7 @@ impl OwnedRegions {
                 }
             }
         }
-        out.has_changes |= region.space.has_effects();
+        out.has_changes |= region.space.has_key_changes();
         self.propose_due(place, &met, cx, out);
         absent.map_or(Ok(()), Err)
     }

@@ -2,7 +2,7 @@
 //!
 //! A change cannot be taken back, so an entry runs only when what it reads is in memory. Which rows of
 //! a big collection a command will read is found out by running it on a view that changes nothing
-//! ([`View::rehearsal`]), until it meets no cold row, or a few times.
+//! ([`View::dry_run`]), until it meets no cold row, or a few times.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -74,14 +74,14 @@ pub(crate) fn cold_rows(
         nth += 1;
         if is_on_rows(space, row, db, &args) {
             let view = View::one(space, db, entry.stamp_ms, seed, tuning);
-            rehearse(row, view, &args);
+            dry_run(row, view, &args);
         }
     });
     each_read(specs, proposal, |batch, at, row, db, args| {
         if is_on_rows(space, row, db, args) {
             let seed = read_seed(entry.seed, batch, at);
             let view = View::one(space, db, entry.stamp_ms, seed, tuning);
-            rehearse(row, view, args);
+            dry_run(row, view, args);
         }
     });
     space.read_cached(false);
@@ -117,10 +117,10 @@ fn is_on_rows(space: &mut Keyspace, row: &Command, db: DbIndex, args: &Args<'_>)
 }
 
 /// Runs a command on a view that changes nothing: the keyspace notes what it looks for in vain.
-pub fn rehearse(row: &Command, view: View<'_>, args: &Args<'_>) {
+pub fn dry_run(row: &Command, view: View<'_>, args: &Args<'_>) {
     let mut reply = Reply::new(Protocol::Resp2);
     // If it panics it will do so again, where somebody is told.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let _ = command::call(row, view.rehearsal(), args, &mut reply);
+        let _ = command::call(row, view.dry_run(), args, &mut reply);
     }));
 }

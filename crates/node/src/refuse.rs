@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::DbIndex;
 
 use crate::effects::{Effects, Served};
-use crate::{Context, Fate, Outcome, OwnedRegions, Place, Proposal, Region, Serving, Waiter};
+use crate::{Context, BatchOutcome, Outcome, OwnedRegions, Place, Proposal, Region, Serving, Waiter};
 
 impl OwnedRegions {
     /// The log or the store failed: nothing that is on its way will be acknowledged.
@@ -67,8 +67,8 @@ impl Region {
         out.settled
             .extend(batches.map(|batch| (batch, outcome.clone())));
         if let Some(effects) = proposal.effects {
-            let fate = Fate::Not(outcome.clone());
-            out.fates.push((effects.from, effects.ticket, fate));
+            let fate = BatchOutcome::Failed(outcome.clone());
+            out.batch_outcomes.push((effects.from, effects.ticket, fate));
         }
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use base::DbIndex;
-use keyspace::{Effect, Keyspace};
+use keyspace::{KeyChange, Keyspace};
 
 use crate::waiters::{Interest, Interests};
 use crate::{Member, Place, Waiter, WatchFlag, Weight};
@@ -109,12 +109,12 @@ impl Region {
     }
 
     /// Whether a key, which somebody watches, was changed since the region was lent. Those who watch
-    /// are told when it is home again.
+    /// are told when it is here again.
     pub fn has_touched(&self, db: DbIndex, key: &[u8]) -> bool {
-        let effects = self.space.effects().iter();
-        effects
+        let changes = self.space.key_changes().iter();
+        changes
             .into_iter()
-            .any(|Effect::Changed { db: of, key: it }| *of == db && **it == *key)
+            .any(|KeyChange { db: of, key: it }| *of == db && **it == *key)
     }
 
     /// Forgets interest that is over. `all` sweeps in any case, else only when much was added.

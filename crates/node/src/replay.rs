@@ -119,7 +119,7 @@ impl Replay<'_> {
         if is_rows {
             space.apply_rows(&changes);
         }
-        space.take_effects();
+        space.take_key_changes();
         space.take_garbage();
         self.applied += 1;
         self.replayed += u64::from(!payload.is_empty());

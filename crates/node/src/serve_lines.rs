@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use keyspace::Effect;
+use keyspace::KeyChange;
 
 use crate::effect_request::EffectRequest;
 use crate::effects::Effects;
@@ -20,16 +20,16 @@ pub enum First {
 }
 
 impl OwnedRegions {
-    /// Flags the watches of all keys that have changed in regions that are home; the keys for which
+    /// Flags the watches of all keys that have changed in regions that are here; the keys for which
     /// somebody waits, in the order they changed.
     pub fn flag_changes(&mut self) -> Vec<(Place, PlacedKey)> {
         let mut awaited = Vec::new();
         for region in self.present() {
-            if !region.space.has_effects() {
+            if !region.space.has_key_changes() {
                 continue;
             }
             let place = region.id;
-            for Effect::Changed { db, key } in region.space.take_effects() {
+            for KeyChange { db, key } in region.space.take_key_changes() {
                 let Some(interest) = region.interest_mut(db, &key) else {
                     continue;
                 };
@@ -42,7 +42,7 @@ impl OwnedRegions {
         awaited
     }
 
-    /// Handles the changes of all regions that are home.
+    /// Handles the changes of all regions that are here.
     pub fn on_changes(&mut self, cx: &Context<'_>, out: &mut Effects) {
         for (place, (db, key)) in self.flag_changes() {
             let region = self.region_mut(place);
@@ -68,7 +68,7 @@ impl OwnedRegions {
         }
         let (place, key) = line;
         let Some(region) = self.slots.region_mut(place) else {
-            // If it is lent, the line goes on when it comes home; if it has left this node, those in line
+            // If it is lent, the line goes on when it comes back; if it has left this node, those in line
             // were told.
             if self.is_used(place) {
                 self.groups.lines.push((place, key));
@@ -100,7 +100,7 @@ impl OwnedRegions {
         self.run_groups(cx, out);
     }
 
-    /// Regions come home: their changes are handled, then those in line get their turn.
+    /// Regions come back: their changes are handled, then those in line get their turn.
     pub fn take_back(&mut self, regions: Vec<RegionBox>, cx: &Context<'_>, out: &mut Effects) {
         let returned: Vec<Place> = regions.iter().map(|region| region.id).collect();
         let mut has_changes = false;
@@ -108,7 +108,7 @@ impl OwnedRegions {
             if std::mem::take(&mut region.is_undone) {
                 region.close_write_back(out); // here, where those are who wait for it
             }
-            has_changes |= region.space.has_effects();
+            has_changes |= region.space.has_key_changes();
             self.put(region);
         }
         if has_changes {

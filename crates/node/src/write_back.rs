@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   entries applied ─┐                          ┌─► proposals ─► the region's next entry (`order.rs`)
-//!   answers of SQL ──┼─► tend: table::Leader ───┼─► Load, Flush ─► SQL, whose answer comes back
+//!   answers of SQL ──┼─► advance: table::Leader ───┼─► Load, Flush ─► SQL, whose answer comes back
 //!   time ────────────┘                          └─► Done ─► who waits for a row, for SQL, for a drain
 //! ```
 //!
@@ -412,7 +412,7 @@ impl Region {
 
     /// Looks after the SQL rows; whether there is something for the next entry, or what waited for it may
     /// go now.
-    fn tend(&mut self, cx: &Context<'_>, out: &mut Effects) -> bool {
+    fn advance(&mut self, cx: &Context<'_>, out: &mut Effects) -> bool {
         let Some(member) = self.member.as_deref_mut() else {
             return false;
         };
@@ -425,7 +425,7 @@ impl Region {
         let Some(member) = self.member.as_deref_mut() else {
             return false;
         };
-        if !may_write_back || member.ahead.is_some() {
+        if !may_write_back || member.uncommitted.is_some() {
             return false;
         }
         if self.space.tables_in_quarantine().is_some() {
@@ -484,7 +484,7 @@ impl Region {
 impl OwnedRegions {
     /// Looks after the SQL rows of a region: after entries were applied, SQL has answered, time has
     /// passed.
-    pub fn tend(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
+    pub fn advance(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
         let has_tables = cx.catalogue.version != 0;
         if !has_tables && !cx.is_cluster {
             return;
@@ -496,7 +496,7 @@ impl OwnedRegions {
         if !has_tables && !region.space.has_tables() {
             return;
         }
-        if region.tend(cx, out) {
+        if region.advance(cx, out) {
             self.note_queued(place);
             out.wakes = true;
         }
@@ -536,7 +536,7 @@ impl OwnedRegions {
             Said::Loaded(result) => leader.on_loaded(rows, number, result, now_ms, actions),
             Said::Flushed(result) => leader.on_flushed(rows, number, result, now_ms, actions),
         }
-        self.tend(place, cx, out);
+        self.advance(place, cx, out);
         None
     }
 }

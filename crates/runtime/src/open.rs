@@ -42,7 +42,7 @@ impl std::fmt::Display for OpenError {
 pub struct Opened {
     pub shared: Arc<Shared>,
     /// By core.
-    pub homes: Vec<OwnedRegions>,
+    pub owned_by_core: Vec<OwnedRegions>,
     pub checkpoints: Option<Checkpoints>,
     /// Of a cluster node: those that are no cores.
     pub threads: Vec<JoinHandle<()>>,
@@ -53,10 +53,10 @@ pub struct Opened {
 /// A node in memory, empty.
 pub fn open_memory(settings: Settings, commands: Specs) -> Opened {
     let shared = Arc::new(Shared::new(settings, commands));
-    let homes = homes(&shared);
+    let owned_by_core = owned_by_core(&shared);
     Opened {
         shared,
-        homes,
+        owned_by_core,
         checkpoints: None,
         threads: Vec::new(),
         peers: None,
@@ -64,7 +64,7 @@ pub fn open_memory(settings: Settings, commands: Specs) -> Opened {
 }
 
 /// The empty regions of every core.
-fn homes(shared: &Shared) -> Vec<OwnedRegions> {
+fn owned_by_core(shared: &Shared) -> Vec<OwnedRegions> {
     (0..shared.map.cores())
         .map(|id| {
             let mut rng = fastrand::Rng::with_seed(shared.seed.wrapping_add(id as u64));
@@ -97,7 +97,7 @@ pub fn open_durable(
     let durable = durable.map_err(OpenError::Thread)?;
     durable.regions_known(recovered.regions.iter().map(|region| &region.space));
     let mut regions = recovered.regions.into_iter();
-    let homes = (0..cores)
+    let owned_by_core = (0..cores)
         .map(|core| {
             let own = map.regions_of(core).count();
             OwnedRegions::of(&map, core, regions.by_ref().take(own).collect())
@@ -108,7 +108,7 @@ pub fn open_durable(
     let checkpoints = Checkpoints::start(shared.clone()).map_err(OpenError::Thread)?;
     Ok(Opened {
         shared,
-        homes,
+        owned_by_core,
         checkpoints: Some(checkpoints),
         threads: Vec::new(),
         peers: None,

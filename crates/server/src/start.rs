@@ -76,7 +76,7 @@ pub fn start(settings: Settings) -> Result<Server, StartError> {
     let door = open_ports(&settings)?;
     let Commands { specs, runs } = commands();
     let mut opened = open_memory(settings, specs);
-    load_dump(&opened.shared, &mut opened.homes)?;
+    load_dump(&opened.shared, &mut opened.owned_by_core)?;
     serve(opened, runs, door)
 }
 
@@ -121,7 +121,7 @@ fn serve(opened: Opened, runs: Arc<SessionRuns>, door: Option<Door>) -> Result<S
         let runs = runs.clone();
         move |core: &Rc<Core>| begin(core, &runs, listeners)
     });
-    let threads = start_cores(&shared, opened.homes, begin).map_err(no_thread)?;
+    let threads = start_cores(&shared, opened.owned_by_core, begin).map_err(no_thread)?;
     let http = Http::start(&shared, &runs, door).map_err(no_thread)?;
     if let Some(peers) = opened.peers {
         peers.open(shared.clone());
@@ -202,13 +202,13 @@ impl Server {
 }
 
 /// Fills the regions with what was saved last.
-fn load_dump(shared: &Shared, homes: &mut [OwnedRegions]) -> Result<(), StartError> {
+fn load_dump(shared: &Shared, owned_by_core: &mut [OwnedRegions]) -> Result<(), StartError> {
     let settings = shared.settings.current();
     let path = settings.dir.join(&settings.dbfilename);
     let name = path.display().to_string();
-    let mut spaces: Vec<&mut Keyspace> = homes
+    let mut spaces: Vec<&mut Keyspace> = owned_by_core
         .iter_mut()
-        .flat_map(|home| home.present().map(|region| &mut region.space))
+        .flat_map(|owned| owned.present().map(|region| &mut region.space))
         .collect();
     let mut progress = |keys| tracing::info!(keys, "loading {name}: {keys} keys so far");
     let (map, tuning) = (&shared.map, &settings.tuning);

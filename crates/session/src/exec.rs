@@ -300,7 +300,7 @@ impl Session {
     fn batch_of(&self, multi: &Multi, target: CoreId) -> BatchBox {
         let shared = &self.core.shared;
         let mut batch = Batch::new(self.core.id, target, self.client.requester.clone());
-        (batch.writes, batch.together) = (multi.writes, true);
+        (batch.writes, batch.is_transaction) = (multi.writes, true);
         batch.replies.set_protocol(self.protocol);
         for (at, &(_, stat)) in multi.heads.iter().enumerate() {
             let args = multi.commands.args(at);

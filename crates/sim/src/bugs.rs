@@ -41,7 +41,7 @@ pub enum Bug {
     LosePlace,
     /// A blocked client that was served stands in line once more.
     ServeTwice,
-    /// A region that was lent comes home without knowing the members that came and went.
+    /// A region that was lent comes back without knowing the members that came and went.
     StaleEpoch,
     /// The entries of one commit are several records of the log.
     TornCommit,

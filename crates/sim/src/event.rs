@@ -124,7 +124,7 @@ pub enum Event {
         life: u64,
     },
     /// Desks of tables are tended.
-    Tend {
+    Advance {
         node: u64,
         life: u64,
     },
@@ -158,7 +158,7 @@ impl Event {
             | Event::NoReply { node, life, .. }
             | Event::Sql { node, life, .. }
             | Event::Catalogue { node, life }
-            | Event::Tend { node, life }
+            | Event::Advance { node, life }
             | Event::Snapshot { node, life, .. } => Some((node, Some(life))),
             Event::Message { node, .. }
             | Event::Request { node, .. }

@@ -303,7 +303,7 @@ impl World {
         self.after(first_us, Event::Tick { node, life });
         self.after(first_us, Event::Checkpoint { node, life });
         if self.plan.tables.is_some() {
-            self.after(first_us, Event::Tend { node, life });
+            self.after(first_us, Event::Advance { node, life });
             self.announce(node);
         }
         self.carry_out(node, out);

@@ -203,11 +203,11 @@ impl Node {
     }
 
     /// Time passes for SQL rows.
-    pub fn tend(&mut self, true_us: u64, out: &mut Effects) {
+    pub fn advance(&mut self, true_us: u64, out: &mut Effects) {
         let here = self.here();
         for region in here {
             self.on_region(region, true_us, out, |owned, cx, asked| {
-                owned.tend(region as usize, cx, asked);
+                owned.advance(region as usize, cx, asked);
             });
         }
     }

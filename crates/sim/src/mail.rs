@@ -1,7 +1,7 @@
 //! What the cores of a simulated node send each other: one queue per core, as their mailboxes are, and it
 //! takes a moment.
 
-use node::{Borrow, EffectBatch, Fate, Grant, Outcome, Place, Region, RegionBox};
+use node::{Borrow, BatchOutcome, EffectBatch, Grant, Outcome, Place, Region, RegionBox};
 
 use crate::bugs::Bug;
 use crate::effects::Effects;
@@ -20,9 +20,9 @@ pub enum Mail {
     },
     Return(Vec<RegionBox>),
     Keep(Box<EffectBatch>),
-    Fate {
+    BatchOutcome {
         ticket: usize,
-        fate: Fate,
+        outcome: BatchOutcome,
     },
 }
 
@@ -30,7 +30,7 @@ impl Mail {
     /// The regions in it.
     pub fn regions(&self) -> Vec<&Region> {
         match self {
-            Mail::Lend { .. } | Mail::Fate { .. } => Vec::new(),
+            Mail::Lend { .. } | Mail::BatchOutcome { .. } => Vec::new(),
             Mail::Lent { regions, .. } | Mail::Return(regions) => {
                 regions.iter().map(|region| &**region).collect()
             }
@@ -93,20 +93,20 @@ impl Node {
             Mail::Lent { ticket, regions } => owned.on_lent(ticket, regions, cx, asked),
             Mail::Return(regions) => owned.take_back(regions, cx, asked),
             Mail::Keep(batch) => owned.on_effect_batch(*batch, cx, asked),
-            Mail::Fate { ticket, fate } => owned.on_fate(ticket, fate, cx, asked),
+            Mail::BatchOutcome { ticket, outcome } => owned.on_batch_outcome(ticket, outcome, cx, asked),
         });
     }
 
     /// Planted bugs: a message is not what was sent.
     fn spoil(&mut self, mail: Mail) -> Mail {
         match (self.bug, mail) {
-            (Bug::EffectTwice, Mail::Fate { ticket, .. }) if self.rng.u32(..4) == 0 => {
-                let fate = Fate::Not(Outcome::TryAgain);
-                Mail::Fate { ticket, fate }
+            (Bug::EffectTwice, Mail::BatchOutcome { ticket, .. }) if self.rng.u32(..4) == 0 => {
+                let outcome = BatchOutcome::Failed(Outcome::TryAgain);
+                Mail::BatchOutcome { ticket, outcome }
             }
-            (Bug::LosePlace, Mail::Fate { ticket, .. }) => {
-                let fate = Fate::Kept;
-                Mail::Fate { ticket, fate }
+            (Bug::LosePlace, Mail::BatchOutcome { ticket, .. }) => {
+                let outcome = BatchOutcome::Committed;
+                Mail::BatchOutcome { ticket, outcome }
             }
             (Bug::StaleEpoch, Mail::Keep(mut batch)) => {
                 self.age(&mut batch.region);

@@ -316,11 +316,11 @@ impl Node {
         for (owner, batch) in now.effect_batches {
             self.send(owner, Mail::Keep(Box::new(batch)), out);
         }
-        let mut fates = Vec::new();
-        for (to, ticket, fate) in now.fates {
+        let mut outcomes = Vec::new();
+        for (to, ticket, outcome) in now.batch_outcomes {
             match to == core {
-                true => fates.push((ticket, fate)),
-                false => self.send(to, Mail::Fate { ticket, fate }, out),
+                true => outcomes.push((ticket, outcome)),
+                false => self.send(to, Mail::BatchOutcome { ticket, outcome }, out),
             }
         }
         let mut granted = Vec::new();
@@ -349,8 +349,8 @@ impl Node {
         }
         let again = |owned: &mut OwnedRegions, cx: &Context<'_>, asked: &mut Asked| {
             owned.on_logged(&early, true, cx, asked);
-            for (ticket, fate) in fates {
-                owned.on_fate(ticket, fate, cx, asked);
+            for (ticket, outcome) in outcomes {
+                owned.on_batch_outcome(ticket, outcome, cx, asked);
             }
             for grant in granted {
                 owned.on_lent(grant.ticket, grant.regions, cx, asked);
@@ -556,7 +556,7 @@ impl Node {
             };
             let is_settled = member.open.is_none()
                 && member.unwritten.is_none()
-                && member.ahead.is_none()
+                && member.uncommitted.is_none()
                 && member.peers.as_ref().is_some_and(|it| !it.is_installing);
             let (id, index) = (region.id as u64, region.space.applied_index());
             if is_settled && regions.digested.insert(id, index) != Some(index) {

@@ -98,7 +98,7 @@ impl Node {
         batch.ticket = regions.last_ticket;
         batch.region = request.region as usize;
         batch.writes = !request.is_read;
-        batch.together = batch.writes;
+        batch.is_transaction = batch.writes;
         batch.readonly = request.anywhere;
         for words in request.commands.iter() {
             let words = match self.bug {

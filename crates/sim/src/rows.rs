@@ -73,7 +73,7 @@ impl Node {
             let whose = (region as usize, write_back, number);
             owned.on_sql(whose, said, cx, asked)
         });
-        // It is lent: it hears of it when it comes home.
+        // It is lent: it hears of it when it comes back.
         let unheard = unheard.map(|said| ((region, write_back, number), said));
         self.regions.unheard.extend(unheard);
     }

@@ -18,7 +18,7 @@ use crate::row_calls::{self, RowState, Shown};
 use crate::world::World;
 
 /// How often the desks of a node are tended.
-pub const TEND_US: u64 = 20_000;
+pub const ADVANCE_US: u64 = 20_000;
 const TABLE_ID: u32 = 1;
 
 pub fn row_key(region: u64, nth: usize) -> String {

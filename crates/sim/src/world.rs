@@ -25,7 +25,7 @@ use crate::plan::Plan;
 use crate::queue::Queue;
 use crate::row_calls::RowState;
 use crate::script::Scene;
-use crate::sql::TEND_US;
+use crate::sql::ADVANCE_US;
 use crate::state::{Files, make};
 use crate::trace::Trace;
 
@@ -379,12 +379,12 @@ impl World {
             } => at.on_sql((region, write_back, number), *said, now_us, out),
             Event::Catalogue { .. } => {
                 at.catalogue = self.catalogue.clone();
-                at.tend(now_us, out);
+                at.advance(now_us, out);
             }
-            Event::Tend { life, .. } => {
-                let next_us = at.clock.true_us(TEND_US);
-                at.tend(now_us, out);
-                self.after(next_us, Event::Tend { node, life });
+            Event::Advance { life, .. } => {
+                let next_us = at.clock.true_us(ADVANCE_US);
+                at.advance(now_us, out);
+                self.after(next_us, Event::Advance { node, life });
             }
             Event::Checkpoint { life, .. } => {
                 at.checkpoint(out);

@@ -20,7 +20,7 @@ async fn keys_of_slot(
     if place == NOWHERE {
         return Ok((0, Vec::new()));
     }
-    // What is held is settled: its rows are in the store. The moment is read when it has gone home.
+    // What is held is settled: its rows are in the store. The moment is read when it has gone back.
     let mut held = session.hold(&[place]).await;
     let key = held
         .spaces()

@@ -13,9 +13,9 @@
 //! wherever the rows are.
 //!
 //! A command that ran on cold rows saw a part of what there is: its reply is void, as one of a command
-//! that missed a key. It may change nothing, so commands that write are *rehearsed* first: all they do
+//! that missed a key. It may change nothing, so commands that write are *dry_runs* first: all they do
 //! goes to the database [`VOID`], where a big collection is present as an echo of itself
-//! ([`super::handle::Handle::echo`]). A rehearsal tells only which rows to warm; the command then runs on
+//! ([`super::handle::Handle::echo`]). A dry_run tells only which rows to warm; the command then runs on
 //! whatever the store says.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::memory::table::Position;
 /// much, for most ranges are short.
 const AHEAD_BYTES: usize = 8 * 1024;
 const AHEAD_MOST: usize = 4 * 1024 * 1024;
-/// Collections in memory of at most so many elements take part in a rehearsal: SMOVE from a small set
+/// Collections in memory of at most so many elements take part in a dry_run: SMOVE from a small set
 /// to a big one looks at both.
 const ECHO_ELEMENTS: usize = 16;
 
@@ -159,7 +159,7 @@ impl Keyspace {
         durable.is_some_and(|durable| durable.shared.has_handles())
     }
 
-    /// For a rehearsal: what there is at a key, in the database that is thrown away. Only of big
+    /// For a dry_run: what there is at a key, in the database that is thrown away. Only of big
     /// collections and very small ones; others have nothing to warm.
     pub(crate) fn echo(&mut self, db: usize, hash: u64, key: &[u8]) -> Option<Position> {
         let from = self.dbs.get_mut(db)?;

@@ -51,7 +51,7 @@ pub(crate) struct Durable {
     /// Log index of the running entry.
     pub entry: Option<u64>,
     /// How many effects of former entries waited to be taken when it began.
-    pub effects_before: usize,
+    pub key_changes_before: usize,
     /// The running entry has flushed or swapped databases.
     pub state_changed: bool,
     rows: Changes,
@@ -121,7 +121,7 @@ impl Keyspace {
             generation: 0,
             next_index_id: 0,
             entry: None,
-            effects_before: 0,
+            key_changes_before: 0,
             state_changed: false,
             rows: Changes::new(),
             key: Vec::new(),
@@ -237,11 +237,11 @@ impl Keyspace {
 
     /// Begins applying a log entry: all changes until [`Keyspace::end_entry`] belong to it.
     pub fn begin_entry(&mut self, index: u64) {
-        let effects_before = self.effects().len();
+        let key_changes_before = self.key_changes().len();
         if let Some(durable) = &mut self.durable {
             debug_assert!(durable.entry.is_none(), "one entry at a time");
             durable.entry = Some(index);
-            durable.effects_before = effects_before;
+            durable.key_changes_before = key_changes_before;
             durable.shared.next_epoch();
             durable.shared.read_cached(false);
         }

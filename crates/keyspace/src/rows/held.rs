@@ -98,10 +98,10 @@ impl Keyspace {
             return Err("a region without rows cannot be opened again".into());
         };
         let (source, tuning) = (durable.source.clone(), durable.tuning.clone());
-        let effects_before = durable.effects_before;
+        let key_changes_before = durable.key_changes_before;
         let mut space = Keyspace::durable(seed, durable.home, state, source)?;
         space.set_load_tuning(tuning);
-        space.succeed(self, effects_before);
+        space.succeed(self, key_changes_before);
         Ok(Garbage::new(std::mem::replace(self, space), 0))
     }
 

@@ -5,7 +5,7 @@ mod upkeep;
 
 use base::{Atom, Refusal};
 
-use crate::{Effect, Expire, Keyspace, Kind, Owned, Router, Tuning, Txn, Value, View};
+use crate::{KeyChange, Expire, Keyspace, Kind, Owned, Router, Tuning, Txn, Value, View};
 
 fn with<R>(space: &mut Keyspace, now_ms: u64, run: impl FnOnce(&mut Txn<'_>) -> R) -> R {
     let tuning = Tuning::default();
@@ -156,7 +156,7 @@ fn due_keys_that_reads_meet_go_after_the_command() {
 #[test]
 fn effects_are_for_watched_keys_only() {
     let mut space = Keyspace::new(1);
-    let effect = |key: &[u8]| Effect::Changed {
+    let effect = |key: &[u8]| KeyChange {
         db: 0,
         key: key.into(),
     };
@@ -168,34 +168,34 @@ fn effects_are_for_watched_keys_only() {
         txn.put_string(b"b", b"1", Expire::Clear);
         txn.put_string(b"c", b"1", Expire::Clear);
     });
-    assert!(space.has_effects());
-    assert_eq!(space.take_effects(), [effect(b"a")]);
+    assert!(space.has_key_changes());
+    assert_eq!(space.take_key_changes(), [effect(b"a")]);
     with(&mut space, 0, |txn| {
         drop(txn.string_mut(b"a").unwrap());
         assert!(!txn.remove(b"nothing"));
     });
-    assert!(!space.has_effects());
+    assert!(!space.has_key_changes());
     with(&mut space, 0, |txn| txn.set_expire(b"a", Some(5)));
-    assert_eq!(space.take_effects(), [effect(b"a")]);
+    assert_eq!(space.take_key_changes(), [effect(b"a")]);
     space.unwatch(0, b"a");
     // Whoever watches a key looks whether its time has come: nobody is told.
     assert_eq!(space.expire_due(5, 10), 1);
-    assert_eq!(space.take_effects(), []);
+    assert_eq!(space.take_key_changes(), []);
     with(&mut space, 0, |txn| txn.flush_all());
-    assert_eq!(space.take_effects(), []);
+    assert_eq!(space.take_key_changes(), []);
     with(&mut space, 0, |txn| {
         txn.list_or_new(b"a").unwrap().push_back(b"x");
     });
-    assert_eq!(space.take_effects(), [effect(b"a")]);
+    assert_eq!(space.take_key_changes(), [effect(b"a")]);
     with(&mut space, 0, |txn| txn.flush_db());
-    assert_eq!(space.take_effects(), [effect(b"a")]);
+    assert_eq!(space.take_key_changes(), [effect(b"a")]);
     with(&mut space, 0, |txn| {
         txn.put_string(b"c", b"1", Expire::Clear);
         txn.swap_db(0, 3);
     });
     assert_eq!(
-        space.take_effects(),
-        [Effect::Changed {
+        space.take_key_changes(),
+        [KeyChange {
             db: 3,
             key: b"c"[..].into()
         }]
@@ -204,7 +204,7 @@ fn effects_are_for_watched_keys_only() {
     with(&mut space, 0, |txn| {
         txn.put_string(b"a", b"", Expire::Clear)
     });
-    assert!(!space.has_effects());
+    assert!(!space.has_key_changes());
 }
 
 #[test]

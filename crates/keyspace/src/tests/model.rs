@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::{Effect, Expire, Keyspace, Tuning, Txn, ValueRef, View};
+use crate::{KeyChange, Expire, Keyspace, Tuning, Txn, ValueRef, View};
 
 /// What the model knows of a value: enough to tell two states apart.
 #[derive(Debug, Clone, PartialEq)]
@@ -374,9 +374,9 @@ proptest! {
             };
             let told: BTreeSet<(u8, Vec<u8>)> = both
                 .space
-                .take_effects()
+                .take_key_changes()
                 .into_iter()
-                .map(|Effect::Changed { db, key }| (db, key.to_vec()))
+                .map(|KeyChange { db, key }| (db, key.to_vec()))
                 .collect();
             for db in 0..3 {
                 for k in 0..6 {

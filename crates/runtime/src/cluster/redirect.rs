@@ -195,14 +195,14 @@ impl Core {
             return no_leader();
         }
         let place = cluster.places.of_slot(slot);
-        let mut home = self.regions.borrow_mut();
-        let member = home.region_mut(place).and_then(|r| r.member.as_deref());
+        let mut owned = self.regions.borrow_mut();
+        let member = owned.region_mut(place).and_then(|r| r.member.as_deref());
         let leader = member.and_then(|member| {
             let node = member.peers.as_ref()?.node_of(member.replica.leader()?)?;
             (node != cluster.node).then_some(node)
         });
         let has_replica = member.is_some();
-        drop(home);
+        drop(owned);
         let address = leader.and_then(|node| Some(cluster.routes().node(node)?.redis.to_string()));
         match address {
             Some(address) => moved_to(slot, &address),
@@ -235,7 +235,7 @@ impl Core {
             let refusal = self.unserved(slot, why);
             self.refuse(&refusal, &mut batch.replies);
             batch.ends.push(batch.replies.len());
-            if batch.together {
+            if batch.is_transaction {
                 // A transaction has one reply in all.
                 batch.ends.clear();
                 break;

@@ -21,13 +21,13 @@ impl Sizes {
     pub fn put(&mut self, rows: &dyn RowStore, reports: &mut [ReplicaReport]) {
         if self.asked.is_none_or(|at| at.elapsed() >= EVERY) {
             self.asked = Some(Instant::now());
-            let homes: Vec<RegionId> = reports
+            let owned_by_core: Vec<RegionId> = reports
                 .iter()
                 .map(|report| report.region)
                 .filter(|&region| region != META_REGION)
                 .collect();
-            let sizes = rows.sizes(&homes);
-            self.bytes = homes.into_iter().zip(sizes).collect();
+            let sizes = rows.sizes(&owned_by_core);
+            self.bytes = owned_by_core.into_iter().zip(sizes).collect();
         }
         for report in reports {
             report.size_bytes = self.bytes.get(&report.region).copied().unwrap_or(0);

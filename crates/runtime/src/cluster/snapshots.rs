@@ -95,8 +95,8 @@ impl Core {
         if self.sending.borrow().contains(&to) {
             return; // it is told of when it is there, or not to be had
         }
-        let mut home = self.regions.borrow_mut();
-        let Some(region) = home.region_mut(place) else {
+        let mut owned = self.regions.borrow_mut();
+        let Some(region) = owned.region_mut(place) else {
             return;
         };
         // What is not in the store yet cannot be sent; it is asked for again.
@@ -114,7 +114,7 @@ impl Core {
         };
         let descriptor = peers.record.descriptor.clone();
         let moment = durable.stores.rows.snapshot();
-        drop(home);
+        drop(owned);
         self.sending.borrow_mut().insert(to);
         let (shared, cluster, core) = (self.shared.clone(), cluster.clone(), self.id);
         let sending = Sending {
@@ -144,8 +144,8 @@ impl Core {
             });
         if spawned.is_err() {
             self.sending.borrow_mut().remove(&to);
-            let mut home = self.regions.borrow_mut();
-            if let Some(member) = home.region_mut(place).and_then(|r| r.member.as_deref_mut()) {
+            let mut owned = self.regions.borrow_mut();
+            if let Some(member) = owned.region_mut(place).and_then(|r| r.member.as_deref_mut()) {
                 member.replica.report_snapshot(to, false);
             }
         }
@@ -178,8 +178,8 @@ impl Core {
             return;
         };
         let (id, folder) = {
-            let mut home = self.regions.borrow_mut();
-            let member = home.member_mut(place);
+            let mut owned = self.regions.borrow_mut();
+            let member = owned.member_mut(place);
             let Some(peers) = member.and_then(|member| member.peers.as_deref_mut()) else {
                 return;
             };
@@ -219,9 +219,9 @@ impl Core {
     }
 
     pub(super) fn on_snapshot_done(self: &Rc<Self>, place: Place, done: Done) {
-        let mut home = self.regions.borrow_mut();
-        let Some(region) = home.region_mut(place) else {
-            if home.is_used(place) {
+        let mut owned = self.regions.borrow_mut();
+        let Some(region) = owned.region_mut(place) else {
+            if owned.is_used(place) {
                 // It is lent for a moment.
                 let core = self.clone();
                 tokio::task::spawn_local(async move {
@@ -255,7 +255,7 @@ impl Core {
                     let Some(cluster) = &self.shared.cluster else {
                         return;
                     };
-                    drop(home);
+                    drop(owned);
                     let region = self.with_regions(|regions, cx, _| {
                         let region = regions.region_mut(place)?;
                         region.on_installed(index, *space, cx);
@@ -268,7 +268,7 @@ impl Core {
                     return self.end_turn();
                 }
                 Err(reason) => {
-                    drop(home);
+                    drop(owned);
                     if let Some(durable) = &self.shared.durable {
                         let text = format!("a snapshot cannot be installed: {reason}");
                         durable.fail(&text);
@@ -277,7 +277,7 @@ impl Core {
                 }
             },
         }
-        drop(home);
+        drop(owned);
         self.drive(place);
         self.end_turn();
     }

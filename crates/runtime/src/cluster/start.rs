@@ -96,7 +96,7 @@ pub fn open_cluster(
         redirects: settings.cluster.redirects,
     });
     let map = Map::of_cluster(cores, places);
-    let mut homes: Vec<Vec<Box<Region>>> = (0..cores).map(|_| Vec::new()).collect();
+    let mut owned_by_core: Vec<Vec<Box<Region>>> = (0..cores).map(|_| Vec::new()).collect();
     let mut alive = Vec::new();
     for seat in seats::records(rows).map_err(wrong)? {
         let Some(place) = cluster.table.take(seat.region()) else {
@@ -106,14 +106,14 @@ pub fn open_cluster(
         let region = region.map_err(wrong)?;
         alive.extend(region.space.alive());
         cluster.lead_slots(&seat, place);
-        if let Some(home) = homes.get_mut(map.core_of(place)) {
-            home.push(region);
+        if let Some(owned) = owned_by_core.get_mut(map.core_of(place)) {
+            owned.push(region);
         }
     }
     let durable = Durable::start(stores, settings.log_sync, progress).map_err(OpenError::Thread)?;
     durable.stores.rows.set_alive(&alive);
     durable.stores.rows.start_compaction();
-    let homes = homes
+    let owned_by_core = owned_by_core
         .into_iter()
         .enumerate()
         .map(|(core, regions)| OwnedRegions::of(&map, core, regions))
@@ -153,7 +153,7 @@ pub fn open_cluster(
     threads.push(spawn("node", move || node.run())?);
     Ok(Opened {
         shared,
-        homes,
+        owned_by_core,
         checkpoints: Some(checkpoints),
         threads,
         peers: Some(PeerDoor(handler)),

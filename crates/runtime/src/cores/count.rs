@@ -66,9 +66,9 @@ impl Core {
     pub(super) fn count_regions(&self) {
         let mut noted = self.noted.borrow_mut();
         let stats = &self.stats().regions;
-        let mut home = self.regions.borrow_mut();
-        noted.retain(|place, _| home.is_used(*place));
-        for region in home.present() {
+        let mut owned = self.regions.borrow_mut();
+        noted.retain(|place, _| owned.is_used(*place));
+        for region in owned.present() {
             let member = region.member.as_ref();
             let leads = member.is_none_or(|member| member.replica.is_leader());
             let is_quiet = member.is_some_and(|member| member.replica.is_quiet());
@@ -81,7 +81,7 @@ impl Core {
         }
         publish(stats, &noted);
         if self.shared.catalogue_version() != 0 {
-            publish_tables(&stats.tables, home.present(), self.now_ms());
+            publish_tables(&stats.tables, owned.present(), self.now_ms());
         }
     }
 }

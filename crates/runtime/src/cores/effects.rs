@@ -77,7 +77,7 @@ impl Core {
     fn carry_out(self: &Rc<Self>) {
         let mut out = std::mem::take(&mut *self.effects.borrow_mut());
         if std::mem::take(&mut out.has_changes) {
-            self.on_effects();
+            self.serve_key_changes();
         }
         for job in out.jobs.drain(..) {
             self.append(job);
@@ -102,9 +102,9 @@ impl Core {
                 outcome => self.refuse_batch(batch, &outcome.refusal()),
             }
         }
-        for (core, ticket, fate) in out.fates.drain(..) {
+        for (core, ticket, fate) in out.batch_outcomes.drain(..) {
             match core == self.id {
-                true => self.on_regions(|owned, cx, out| owned.on_fate(ticket, fate, cx, out)),
+                true => self.on_regions(|owned, cx, out| owned.on_batch_outcome(ticket, fate, cx, out)),
                 false => self.send(core, Message::Settled { ticket, fate }),
             }
         }
@@ -213,7 +213,7 @@ impl Core {
         }
     }
 
-    /// Waits until a region comes home or learns which tables there are; a little at most, because it may
+    /// Waits until a region comes back or learns which tables there are; a little at most, because it may
     /// also leave this node.
     pub(crate) async fn region_changes(self: &Rc<Self>, place: Place) {
         let mut ticket = Ticket::new(self);
@@ -251,7 +251,7 @@ impl Core {
     fn load(self: &Rc<Self>, load: Load) {
         let core = self.clone();
         tokio::task::spawn_local(async move {
-            core.load_home(load.place, &load.keys).await;
+            core.load_keys_here(load.place, &load.keys).await;
             core.warm(load.rows, load.tries).await;
             match load.read {
                 None => core.resume(load.place),
@@ -346,18 +346,18 @@ impl Core {
     }
 
     /// Looks after the SQL rows of a region.
-    pub(crate) fn tend(self: &Rc<Self>, place: Place) {
+    pub(crate) fn advance(self: &Rc<Self>, place: Place) {
         if self.shared.catalogue_version() == 0 && self.shared.cluster.is_none() {
             return;
         }
-        self.on_regions(|regions, cx, out| regions.tend(place, cx, out));
+        self.on_regions(|regions, cx, out| regions.advance(place, cx, out));
     }
 
     /// Answers every command of a batch with a refusal, a transaction with one.
     pub(crate) fn refuse_batch(self: &Rc<Self>, mut batch: node::BatchBox, refusal: &Refusal) {
         batch.replies.truncate(0);
         batch.ends.clear();
-        if batch.together {
+        if batch.is_transaction {
             self.refuse(refusal, &mut batch.replies);
             return self.finish_batch(batch);
         }

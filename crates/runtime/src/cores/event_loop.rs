@@ -183,7 +183,7 @@ impl Core {
             }
             Message::Settled { ticket, fate } => {
                 self.begin_batch();
-                self.on_regions(|owned, cx, out| owned.on_fate(ticket, fate, cx, out));
+                self.on_regions(|owned, cx, out| owned.on_batch_outcome(ticket, fate, cx, out));
             }
             Message::Served { ticket, reply } => {
                 let _ = self.tickets.deliver(ticket, Answer::Served(Some(reply)));
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    /// An answer came for a task that is gone. Regions must go home; the rest may be dropped.
+    /// An answer came for a task that is gone. Regions must go back; the rest may be dropped.
     pub(super) fn on_unwanted(self: &Rc<Self>, answer: Answer) {
         match answer {
             Answer::Regions(regions) => self.give_back(regions),

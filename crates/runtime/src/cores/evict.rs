@@ -193,15 +193,15 @@ impl Core {
         publish();
     }
 
-    /// Gives up keys of regions that are home until below the limit.
+    /// Gives up keys of regions that are here until below the limit.
     fn evict(self: &Rc<Self>, maxmemory: usize) {
         let settings = self.settings().clone();
         let mut evicted = 0;
         let mut lent = false;
         {
-            let mut home = self.regions.borrow_mut();
+            let mut owned = self.regions.borrow_mut();
             let start = self.next_seed() as usize;
-            let places: Vec<Place> = home.places().collect();
+            let places: Vec<Place> = owned.places().collect();
             let count = places.len();
             let mut empty = 0;
             let mut at = start;
@@ -211,7 +211,7 @@ impl Core {
                 };
                 at = at.wrapping_add(1);
                 let seed = self.next_seed();
-                let region = home.region_mut(id);
+                let region = owned.region_mut(id);
                 lent |= region.is_none();
                 let gave = region.is_some_and(|region| {
                     let gave = region
@@ -236,7 +236,7 @@ impl Core {
         let found = evicted > 0 || lent || live_memory() <= maxmemory;
         self.shared.evictions[self.id].set_found(found);
         if evicted > 0 {
-            self.on_effects();
+            self.serve_key_changes();
         }
     }
 

@@ -102,8 +102,8 @@ impl Core {
     }
 
     pub(super) fn followers_here(&self, mut asked: Vec<Followers>) -> Vec<Followers> {
-        let mut home = self.regions.borrow_mut();
-        asked.iter_mut().for_each(|it| it.fill(&mut home));
+        let mut owned = self.regions.borrow_mut();
+        asked.iter_mut().for_each(|it| it.fill(&mut owned));
         asked
     }
 }

@@ -70,16 +70,16 @@ impl Core {
         }
     }
 
-    /// Regions of this core at once, if all are home: for commands that run now and give them
+    /// Regions of this core at once, if all are here: for commands that run now and give them
     /// back before anything else happens.
     pub fn try_hold(self: &Rc<Self>, regions: &[Place]) -> Option<Held> {
         let map = &self.shared.map;
         if regions.iter().any(|&id| map.core_of(id) != self.id) {
             return None;
         }
-        let mut home = self.regions.borrow_mut();
-        let regions = home.borrow_for_a_moment(regions, self.lease_ms())?;
-        drop(home);
+        let mut owned = self.regions.borrow_mut();
+        let regions = owned.borrow_for_a_moment(regions, self.lease_ms())?;
+        drop(owned);
         Some(Held {
             core: self.clone(),
             held: HeldRegions::new(regions),
@@ -115,7 +115,7 @@ impl Core {
         }
     }
 
-    /// Regions come home.
+    /// Regions come back.
     pub(crate) fn take_back(self: &Rc<Self>, regions: Vec<RegionBox>) {
         match self.shared.durable.is_some() {
             true => self.on_regions(|owned, cx, out| owned.take_back(regions, cx, out)),
@@ -130,16 +130,16 @@ impl Core {
             true => regions.iter().map(|region| region.id).collect(),
             false => Vec::new(),
         };
-        let mut home = self.regions.borrow_mut();
+        let mut owned = self.regions.borrow_mut();
         let mut changes = false;
         for region in regions {
-            changes |= region.space.has_effects();
-            home.put(region);
+            changes |= region.space.has_key_changes();
+            owned.put(region);
         }
-        let has_line = home.has_line();
-        drop(home);
+        let has_line = owned.has_line();
+        drop(owned);
         if changes {
-            self.on_effects();
+            self.serve_key_changes();
         }
         if has_line {
             self.grant_next();
@@ -267,7 +267,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held);
         if held.is_dirty() {
-            // Whoever held them did not wait (his client is gone, say): they go home when what he did is
+            // Whoever held them did not wait (his client is gone, say): they go back when what he did is
             // kept. If it fails it is undone, or the node has stopped writing for good and says so.
             self.core
                 .on_regions(|owned, cx, out| owned.commit(held, None, cx, out));

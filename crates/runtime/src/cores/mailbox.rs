@@ -29,7 +29,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 use keyspace::rows::{LoadRequest, Loaded, RowError};
-use node::{Batch, EffectBatch, Fate, RegionBox};
+use node::{Batch, EffectBatch, BatchOutcome, RegionBox};
 
 use super::followers::Followers;
 use super::tally::{Counted, Tally};
@@ -93,11 +93,11 @@ pub enum Message {
     Unserved {
         ticket: usize,
     },
-    /// A region comes home with changes to be kept (on a cluster node); answered by `Settled`.
+    /// A region comes back with changes to be kept (on a cluster node); answered by `Settled`.
     Keep(Box<EffectBatch>),
     Settled {
         ticket: usize,
-        fate: Fate,
+        fate: BatchOutcome,
     },
     /// Another core found nothing of its own to evict.
     Evict,

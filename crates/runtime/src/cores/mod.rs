@@ -83,7 +83,7 @@ pub struct Core {
     pub(crate) outbox: RefCell<Outbox>,
     /// Replicas elsewhere to which a snapshot is on its way (cluster).
     pub(crate) sending: RefCell<BTreeSet<u64>>,
-    /// Tasks that wait for something to change about a region: it comes home, or learns which tables
+    /// Tasks that wait for something to change about a region: it comes back, or learns which tables
     /// there are. Place and ticket.
     pub(crate) watching_regions: RefCell<Vec<(Place, usize)>>,
     /// What SQL answered to regions that are lent.

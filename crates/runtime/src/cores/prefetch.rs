@@ -31,8 +31,8 @@ impl Core {
     /// Whether the tables of this core are too large for the cache. Asks one region for all.
     #[inline]
     pub fn is_worth_prefetching(&self, db: DbIndex) -> bool {
-        let mut home = self.regions.borrow_mut();
-        home.present()
+        let mut owned = self.regions.borrow_mut();
+        owned.present()
             .next()
             .is_some_and(|region| region.space.is_worth_prefetching(db))
     }
@@ -41,19 +41,19 @@ impl Core {
     /// members of collections that several commands in a row are about.
     pub fn prefetch(&self, db: DbIndex, coming: &[Coming<'_>]) {
         let map = &self.shared.map;
-        let mut home = self.regions.borrow_mut();
+        let mut owned = self.regions.borrow_mut();
         let mut found = [(0, 0); AHEAD_KEYS];
         for (command, found) in coming.iter().zip(&mut found) {
             let key = command.key;
             let id = map.region_of(key);
             // A region of another core, or one that is lent, is not there.
-            let hash = home
+            let hash = owned
                 .region_mut(id)
                 .map(|region| region.space.prefetch_place(db, key));
             *found = (id, hash.unwrap_or(0));
         }
         for &(id, hash) in found.iter().take(coming.len()) {
-            if let Some(region) = home.region_mut(id) {
+            if let Some(region) = owned.region_mut(id) {
                 region.space.prefetch_entry(db, hash);
             }
         }
@@ -62,7 +62,7 @@ impl Core {
             let Some(&(id, hash)) = found.nth(run.len() - 1) else {
                 return;
             };
-            if let ([first, _, ..], Some(region)) = (run, home.region_mut(id)) {
+            if let ([first, _, ..], Some(region)) = (run, owned.region_mut(id)) {
                 let arguments = run.iter().map(|command| command.arguments);
                 region
                     .space

@@ -34,8 +34,8 @@ impl Core {
         reply: &mut Reply,
     ) -> Result<Ran, Absent> {
         let (ran, effects, met) = {
-            let mut home = self.regions.borrow_mut();
-            let Some(region) = home.region_mut(region) else {
+            let mut owned = self.regions.borrow_mut();
+            let Some(region) = owned.region_mut(region) else {
                 return Err(Absent::Lent);
             };
             let row_failure = self.row_failure.take();
@@ -74,14 +74,14 @@ impl Core {
             if region.space.has_met_due() {
                 met = self.expire_met(&mut region.space);
             }
-            (ran, region.space.has_effects(), met)
+            (ran, region.space.has_key_changes(), met)
         };
         if !met.is_empty() {
             let at = self.shared.map.region_of(&met[0].1);
             self.propose_due(at, &met);
         }
         if effects {
-            self.on_effects();
+            self.serve_key_changes();
         }
         Ok(ran)
     }

@@ -38,9 +38,9 @@ impl Drop for Serving<'_> {
 }
 
 impl Core {
-    /// Handles the effects of all regions that are home, and the effects of that. Regions that
-    /// come home meanwhile are lent again only when all is done.
-    pub fn on_effects(self: &Rc<Self>) {
+    /// Handles the effects of all regions that are here, and the effects of that. Regions that
+    /// come back meanwhile are lent again only when all is done.
+    pub fn serve_key_changes(self: &Rc<Self>) {
         if self.serving.get() {
             return; // the caller further up goes on until nothing is left
         }
@@ -126,14 +126,14 @@ impl Core {
                 if core.regions.borrow_mut().region_mut(region).is_some() {
                     core.begin_batch();
                     core.serve(region, db, &key);
-                    core.on_effects();
+                    core.serve_key_changes();
                     return;
                 }
             }
         });
     }
 
-    /// A line could not be served: its region is lent and comes home, or another core is just trying to
+    /// A line could not be served: its region is lent and comes back, or another core is just trying to
     /// serve its first waiter, which takes it a moment.
     async fn await_turn(self: &Rc<Self>, region: Place) {
         let is_lent = self.regions.borrow_mut().region_mut(region).is_none();

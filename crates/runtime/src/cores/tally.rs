@@ -45,7 +45,7 @@ fn counts(region: &Region, tally: Tally, now_ms: u64) -> Option<bool> {
         return Some(false);
     }
     // A read may have said already that a key is gone whose removal is still on its way.
-    let is_confirmed = member.ahead.is_none()
+    let is_confirmed = member.uncommitted.is_none()
         && !member.is_expiring()
         && replica.is_serving()
         && replica.applied_index() >= replica.committed_index()

@@ -12,19 +12,19 @@ use crate::Shared;
 /// Starts the cores. Each begins with what `begin` is for it (its listeners), on its own thread.
 pub fn start_cores<Begin>(
     shared: &Arc<Shared>,
-    homes: Vec<OwnedRegions>,
+    owned_by_core: Vec<OwnedRegions>,
     begin: impl IntoIterator<Item = Begin>,
 ) -> io::Result<Vec<JoinHandle<()>>>
 where
     Begin: FnOnce(&Rc<Core>) -> io::Result<()> + Send + 'static,
 {
     let mut threads = Vec::new();
-    for (id, (begin, home)) in begin.into_iter().zip(homes).enumerate() {
+    for (id, (begin, owned)) in begin.into_iter().zip(owned_by_core).enumerate() {
         let shared = shared.clone();
         let thread = std::thread::Builder::new()
             .name(format!("core-{id}"))
             .spawn(move || {
-                if let Err(error) = run(id, shared, home, begin) {
+                if let Err(error) = run(id, shared, owned, begin) {
                     tracing::error!(core = id, "core {id} stopped: {error}");
                 }
             })?;
@@ -37,7 +37,7 @@ where
 fn run(
     id: CoreId,
     shared: Arc<Shared>,
-    home: OwnedRegions,
+    owned: OwnedRegions,
     begin: impl FnOnce(&Rc<Core>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mailbox = shared.mailboxes[id].clone();
@@ -48,7 +48,7 @@ fn run(
         .on_thread_unpark(move || after.after_unpark())
         .build_local(tokio::runtime::LocalOptions::default())?;
     runtime.block_on(async move {
-        let core = Core::new(id, shared, home);
+        let core = Core::new(id, shared, owned);
         begin(&core)?;
         tokio::task::spawn_local(core.clone().run_upkeep());
         if core.shared.cluster.is_some() {

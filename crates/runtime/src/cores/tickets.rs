@@ -31,7 +31,7 @@ pub enum Answer {
     Warmed,
     /// Something has changed about a region: look again.
     Changed,
-    /// What became of changes to held regions, and those of them that are not home.
+    /// What became of changes to held regions, and those of them that are not here.
     Committed(Box<(Result<(), base::Refusal>, Vec<RegionBox>)>),
     /// Whether a region may be read now; false: look again (cluster).
     MayRead(bool),

@@ -41,7 +41,7 @@ impl Core {
             self.grant_next();
             self.expire().await;
             self.tidy(rare);
-            self.weigh_home();
+            self.weigh_owned();
             if self.id == 0 {
                 self.shared.sample_rates(self.now_ms());
             }
@@ -74,7 +74,7 @@ impl Core {
                     places.next();
                 }
             }
-            self.on_effects();
+            self.serve_key_changes();
             if places.peek().is_some() {
                 self.poke_inbox();
                 tokio::task::yield_now().await;
@@ -97,8 +97,8 @@ impl Core {
     }
 
     fn expire_step(&self, id: Place) -> usize {
-        let mut home = self.regions.borrow_mut();
-        let Some(region) = home.region_mut(id) else {
+        let mut owned = self.regions.borrow_mut();
+        let Some(region) = owned.region_mut(id) else {
             return 0;
         };
         let now_ms = self.now_ms();
@@ -111,8 +111,8 @@ impl Core {
     }
 
     fn tidy(&self, all: bool) {
-        let mut home = self.regions.borrow_mut();
-        for region in home.present() {
+        let mut owned = self.regions.borrow_mut();
+        for region in owned.present() {
             if region.space.has_garbage() {
                 reaper::send(region.space.take_garbage());
             }

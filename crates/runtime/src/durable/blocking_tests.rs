@@ -42,8 +42,8 @@ fn a_look_leaves_due_keys_to_the_log() {
         core.begin_batch();
         let deadline_ms = core.now_ms() - 1;
         {
-            let mut home = core.regions.borrow_mut();
-            let space = &mut home.region_mut(0).unwrap().space;
+            let mut owned = core.regions.borrow_mut();
+            let space = &mut owned.region_mut(0).unwrap().space;
             space.begin_entry(space.applied_index() + 1);
             let tuning = Tuning::default();
             let mut txn = Txn::new(View::one(space, 0, 1, 1, &tuning));
@@ -66,8 +66,8 @@ fn a_look_leaves_due_keys_to_the_log() {
             };
             assert!(batch.replies.as_bytes().is_empty(), "it waits in line");
             assert!(!batch.waiter.unwrap().claim.is_over());
-            let mut home = core.regions.borrow_mut();
-            let region = home.region_mut(0).unwrap();
+            let mut owned = core.regions.borrow_mut();
+            let region = owned.region_mut(0).unwrap();
             assert!(!region.space.has_changes(), "no entry has brought any");
             let tuning = Tuning::default();
             assert_eq!(View::one(&mut region.space, 0, 1, 1, &tuning).len(), 2);

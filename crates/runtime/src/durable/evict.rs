@@ -92,7 +92,7 @@ impl Core {
         }
     }
 
-    /// Regions have come home, which may have grown.
+    /// Regions have come back, which may have grown.
     pub(crate) fn evict_returned(&self) {
         let data_bytes = self.shared.data_set.bytes();
         if self.most_data_bytes().is_some_and(|most| data_bytes > most) {
@@ -153,10 +153,10 @@ impl Core {
 
     /// The regions that are led here with what each weighs, the sum of that, and what is leaving them already.
     fn led(&self) -> (Vec<(Place, u64)>, u64, u64) {
-        let mut home = self.regions.borrow_mut();
+        let mut owned = self.regions.borrow_mut();
         let mut led = Vec::new();
         let (mut led_bytes, mut leaving_bytes) = (0, 0);
-        for region in home.present() {
+        for region in owned.present() {
             let bytes = region.space.data_bytes();
             let Some(member) = region.member.as_deref().filter(|it| it.replica.is_leader()) else {
                 continue;
@@ -169,11 +169,11 @@ impl Core {
     }
 
     fn choose(&self, id: Place, wanted: Wanted, tuning: &Tuning) -> Chosen {
-        let mut home = self.regions.borrow_mut();
-        if home.is_wanted(id) {
+        let mut owned = self.regions.borrow_mut();
+        if owned.is_wanted(id) {
             return Chosen::Busy;
         }
-        let Some(region) = home.region_mut(id) else {
+        let Some(region) = owned.region_mut(id) else {
             return Chosen::Busy;
         };
         let Some(member) = region.member.as_deref_mut() else {
@@ -218,8 +218,8 @@ impl Core {
     }
 
     fn with_member<T>(&self, id: Place, with: impl FnOnce(&mut Member) -> T) -> Option<T> {
-        let mut home = self.regions.borrow_mut();
-        let member = home.region_mut(id)?.member.as_deref_mut()?;
+        let mut owned = self.regions.borrow_mut();
+        let member = owned.region_mut(id)?.member.as_deref_mut()?;
         Some(with(member))
     }
 

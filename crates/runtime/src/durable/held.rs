@@ -198,7 +198,7 @@ impl Held {
     }
 
     /// Keeps what was changed: returns when it is on disk and in the store, on a cluster node when a quorum
-    /// of each region has it (these regions are home then). What is too large for the log is undone and
+    /// of each region has it (these regions are here then). What is too large for the log is undone and
     /// refused.
     pub async fn commit(&mut self) -> Result<(), Refusal> {
         let core = self.core().clone();

@@ -43,7 +43,7 @@ impl Core {
 
     /// Makes keys of a region of this core resident. If the region is lent meanwhile, whoever
     /// comes next finds out by itself.
-    pub(crate) async fn load_home(self: &Rc<Self>, id: Place, keys: &[(DbIndex, Box<[u8]>)]) {
+    pub(crate) async fn load_keys_here(self: &Rc<Self>, id: Place, keys: &[(DbIndex, Box<[u8]>)]) {
         // Room is made before, so that what comes now stays until the command has run.
         self.keep_in_bounds();
         let Some(durable) = &self.shared.durable else {
@@ -51,8 +51,8 @@ impl Core {
         };
         let mut fetching = Vec::new();
         {
-            let mut home = self.regions.borrow_mut();
-            let Some(region) = home.region_mut(id) else {
+            let mut owned = self.regions.borrow_mut();
+            let Some(region) = owned.region_mut(id) else {
                 return;
             };
             for (db, key) in keys {
@@ -105,8 +105,8 @@ impl Core {
             self.begin_batch();
             let lacks = {
                 let catalogue = self.shared.catalogue.load();
-                let mut home = self.regions.borrow_mut();
-                home.region_mut(cold.region).is_some_and(|region| {
+                let mut owned = self.regions.borrow_mut();
+                owned.region_mut(cold.region).is_some_and(|region| {
                     region.lacks_tables(catalogue.version) && !region.learn_tables(&catalogue)
                 })
             };
@@ -126,7 +126,7 @@ impl Core {
                 .set(why.map(|(_, refusal)| Box::new(refusal)));
         }
         if !cold.keys.is_empty() {
-            self.load_home(cold.region, &cold.keys).await;
+            self.load_keys_here(cold.region, &cold.keys).await;
         }
         self.warm(cold.rows, cold.again.tries().saturating_sub(1))
             .await;
@@ -196,11 +196,11 @@ impl Core {
         publish();
         let settings = self.settings().clone();
         let now_ms = self.now_ms();
-        let mut home = self.regions.borrow_mut();
+        let mut owned = self.regions.borrow_mut();
         let mut left = DROPPED_AT_ONCE;
         while left > 0 && used_memory() > limit {
             let mut dropped = false;
-            for region in home.present() {
+            for region in owned.present() {
                 // What an entry waits for must not leave while the rest of it comes, and what the
                 // store has not must stay.
                 let waits = region.member.as_ref().is_some_and(|member| member.stalled);

@@ -32,8 +32,8 @@ pub fn core(rows: Arc<MapStore>) -> Rc<Core> {
     let settings = Settings::default();
     let recovered = recover(&stores, 1, 1, &commands, &settings.tuning, &mut |_| {}).unwrap();
     let map = Map::of_regions(1, 1);
-    let home = OwnedRegions::of(&map, 0, recovered.regions);
+    let owned = OwnedRegions::of(&map, 0, recovered.regions);
     let durable = Durable::start(stores, LogSync::Always, recovered.progress).unwrap();
     let shared = Shared::with(settings, map, commands, Some(durable));
-    Core::new(0, Arc::new(shared), home)
+    Core::new(0, Arc::new(shared), owned)
 }

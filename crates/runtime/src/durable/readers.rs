@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use keyspace::rows::RowSource;
 
-/// What a reader is sent for; it brings home what it found by itself.
+/// What a reader is sent for; it brings back what it found by itself.
 pub type Errand = Box<dyn FnOnce(&dyn RowSource) + Send>;
 
 struct Queue {

@@ -56,16 +56,16 @@ impl Weighings {
 impl Core {
     /// Says what the regions of this core weigh, and sees to those of which it is not known. Called now and
     /// then.
-    pub(crate) fn weigh_home(self: &Rc<Self>) {
+    pub(crate) fn weigh_owned(self: &Rc<Self>) {
         if self.shared.durable.is_none() {
             return;
         }
         let evicts = self.most_data_bytes().is_some();
         {
-            let mut home = self.regions.borrow_mut();
+            let mut owned = self.regions.borrow_mut();
             let mut weighings = self.weighings.borrow_mut();
             let mut is_weighing = false;
-            for region in home.present() {
+            for region in owned.present() {
                 if let Some(was_read) = region.space.take_weighed() {
                     weighings.end(was_read, Instant::now());
                 }
@@ -74,7 +74,7 @@ impl Core {
             }
             if evicts && !is_weighing {
                 let (now, last) = (Instant::now(), weighings.last);
-                let doubtful = home.present().filter(|region| {
+                let doubtful = owned.present().filter(|region| {
                     let is_known = region.space.doubtful_bytes().is_some();
                     weighings.may_begin(is_known, now) && may_be_weighed(region)
                 });
@@ -123,7 +123,7 @@ fn may_be_weighed(region: &Region) -> bool {
     let is_ahead = region
         .member
         .as_deref()
-        .is_some_and(|it| it.ahead.is_some());
+        .is_some_and(|it| it.uncommitted.is_some());
     let bytes = region.space.data_bytes();
     let doubtful = region.space.doubtful_bytes();
     !is_ahead && doubtful.is_none_or(|it| it > DOUBT_BYTES.max(bytes / DOUBT_PART))

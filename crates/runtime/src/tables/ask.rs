@@ -149,7 +149,7 @@ impl Core {
             match self.answer_now(region, &ask) {
                 Now::Told(told) => return told,
                 Now::Later(ticket, version) => {
-                    self.tend(region);
+                    self.advance(region);
                     return told_of(ticket.await, version);
                 }
                 Now::Elsewhere(slot) => {
@@ -166,9 +166,9 @@ impl Core {
 
     fn answer_now(self: &Rc<Self>, id: Place, ask: &Ask) -> Now {
         let now_ms = self.now_ms();
-        let mut home = self.regions.borrow_mut();
-        let is_used = home.is_used(id);
-        let Some(region) = home.region_mut(id) else {
+        let mut owned = self.regions.borrow_mut();
+        let is_used = owned.is_used(id);
+        let Some(region) = owned.region_mut(id) else {
             return match is_used {
                 true => Now::Lent,
                 false => Now::Elsewhere(None),

@@ -29,7 +29,7 @@ impl Core {
         while !self.want_rows(region, &rows, &mut waiting, &mut failed) {
             self.region_changes(region).await;
         }
-        self.tend(region);
+        self.advance(region);
         for (id, ticket) in waiting {
             if let Answer::Table(Some(End::Failed(failure))) = ticket.await {
                 failed.push((id, refusal_of(failure)));
@@ -46,12 +46,12 @@ impl Core {
         waiting: &mut Vec<(RowId, Ticket)>,
         failed: &mut Vec<(RowId, Refusal)>,
     ) -> bool {
-        self.tend(region);
-        let mut home = self.regions.borrow_mut();
-        if home.region_mut(region).is_none() {
-            return !home.is_used(region);
+        self.advance(region);
+        let mut owned = self.regions.borrow_mut();
+        if owned.region_mut(region).is_none() {
+            return !owned.is_used(region);
         }
-        let Some(region) = home.region_mut(region) else {
+        let Some(region) = owned.region_mut(region) else {
             return true;
         };
         let cached = region.space.table_rows();
@@ -66,7 +66,7 @@ impl Core {
                 slot_of(format!("{name}:{}", id.key).as_bytes())
             };
             let slots: Vec<u16> = rows.iter().map(slot).collect();
-            drop(home); // looked at for who leads
+            drop(owned); // looked at for who leads
             for (id, slot) in rows.iter().zip(slots) {
                 failed.push((id.clone(), self.unserved(slot, Unserved::Elsewhere)));
             }
@@ -98,7 +98,7 @@ impl Core {
     /// Waits until the leader's region knows all tables this node knows.
     pub(crate) async fn follow_catalogue(self: &Rc<Self>, region: Place) {
         loop {
-            self.tend(region);
+            self.advance(region);
             let version = self.shared.catalogue_version();
             let is_behind = match self.regions.borrow_mut().region_mut(region) {
                 Some(region) => region.is_behind(version),

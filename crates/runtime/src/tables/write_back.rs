@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Tends every region of this core; whether time will bring something soon.
-    fn tend_all(self: &Rc<Self>) -> bool {
+    fn advance_all(self: &Rc<Self>) -> bool {
         // A node of a cluster may not have heard of tables that its regions have.
         if self.shared.catalogue_version() == 0 && self.shared.cluster.is_none() {
             return false;
@@ -114,9 +114,9 @@ impl Core {
         let places: Vec<Place> = self.regions.borrow().places().collect();
         let mut is_busy = false;
         for place in places {
-            self.tend(place);
-            let mut home = self.regions.borrow_mut();
-            let Some(region) = home.region_mut(place) else {
+            self.advance(place);
+            let mut owned = self.regions.borrow_mut();
+            let Some(region) = owned.region_mut(place) else {
                 continue;
             };
             let member = region.member.as_deref();
@@ -132,7 +132,7 @@ impl Core {
     pub(crate) async fn run_tables(self: Rc<Self>) {
         while !self.is_stopping() {
             self.begin_batch();
-            let pause = match self.tend_all() {
+            let pause = match self.advance_all() {
                 true => BUSY,
                 false => IDLE,
             };

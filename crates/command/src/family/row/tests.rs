@@ -117,7 +117,7 @@ impl Bed {
         self.run(words, false)
     }
 
-    fn run(&mut self, words: &[&[u8]], rehearses: bool) -> String {
+    fn run(&mut self, words: &[&[u8]], runs_dry: bool) -> String {
         let mut spans = Vec::new();
         let mut start = 0;
         for word in words {
@@ -130,8 +130,8 @@ impl Bed {
         let mut reply = Reply::new(Protocol::Resp2);
         let tuning = Tuning::default();
         let mut view = View::one(&mut self.space, self.db, 1_000, 5, &tuning);
-        if rehearses {
-            view = view.rehearsal();
+        if runs_dry {
+            view = view.dry_run();
         }
         let result = self
             .commands

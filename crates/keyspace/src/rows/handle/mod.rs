@@ -133,7 +133,7 @@ impl Handle {
         }
     }
 
-    /// A handle on the same rows for a rehearsal: it reads what the real one would read (but not what
+    /// A handle on the same rows for a dry_run: it reads what the real one would read (but not what
     /// the running entry has changed), and what is done to it is lost.
     pub fn echo(&self) -> Handle {
         self.take_built();

@@ -277,7 +277,7 @@ enum Logged {
 }
 
 /// A command finds out which rows it needs before it runs, and changes nothing by that.
-fn rehearse(durable: &mut Durable, step: &Step, now_ms: u64) {
+fn dry_run(durable: &mut Durable, step: &Step, now_ms: u64) {
     let keys = keys_of(step);
     if !keys
         .iter()
@@ -290,7 +290,7 @@ fn rehearse(durable: &mut Durable, step: &Step, now_ms: u64) {
     for tries in 0..50 {
         durable.space.read_cached(true);
         let Durable { space, tuning, .. } = durable;
-        let view = View::one(space, db_of(step), now_ms, 1, tuning).rehearsal();
+        let view = View::one(space, db_of(step), now_ms, 1, tuning).dry_run();
         run(step, &mut Txn::new(view));
         durable.space.read_cached(false);
         let cold = durable.space.take_cold();
@@ -370,7 +370,7 @@ fn apply(durable: &mut Durable, index: u64, now_ms: u64, logged: &Logged) -> Cha
                 // SORT makes a key of its own too.
                 durable.load(db_of(step), b"sorted");
                 move_wholes(durable, step, index * 3 + nth);
-                rehearse(durable, step, now_ms);
+                dry_run(durable, step, now_ms);
                 run(step, &mut durable.txn(db_of(step), now_ms));
                 if durable.space.has_missing() {
                     for (db, key) in durable.space.take_missing() {

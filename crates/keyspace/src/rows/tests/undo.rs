@@ -1,7 +1,7 @@
 //! An entry that is taken back: all is as before it, whatever it did.
 
 use super::*;
-use crate::{Effect, Expire};
+use crate::{KeyChange, Expire};
 
 fn state_row(store: &MapStore) -> Option<Vec<u8>> {
     use super::super::RowSource;
@@ -78,7 +78,7 @@ fn what_an_entry_did_is_taken_back() {
 
 #[test]
 fn who_watches_hears_of_what_was_kept_only() {
-    let effect = |key: &[u8]| Effect::Changed {
+    let effect = |key: &[u8]| KeyChange {
         db: 0,
         key: key.into(),
     };
@@ -91,11 +91,11 @@ fn who_watches_hears_of_what_was_kept_only() {
     durable.space.begin_entry(4);
     durable.txn(0, 10).remove(b"k1");
     undo(&mut durable, 100);
-    assert_eq!(durable.space.take_effects(), [effect(b"k3")]);
+    assert_eq!(durable.space.take_key_changes(), [effect(b"k3")]);
     assert!(durable.space.changes() >= changes);
     durable.load(0, b"k2");
     durable.entry(4, 10, |txn| assert!(txn.remove(b"k2")));
-    assert_eq!(durable.space.take_effects(), [effect(b"k2")]);
+    assert_eq!(durable.space.take_key_changes(), [effect(b"k2")]);
 }
 
 #[test]

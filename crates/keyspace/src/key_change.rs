@@ -5,7 +5,8 @@
 use base::DbIndex;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// The key's value, existence or time to live changed.
-    Changed { db: DbIndex, key: Box<[u8]> },
+/// The key's value, existence or time to live changed.
+pub struct KeyChange {
+    pub db: DbIndex,
+    pub key: Box<[u8]>,
 }
