@@ -119,7 +119,7 @@ impl Pure {
             reply.truncate(0);
             reply.refusal(&refusal);
         }
-        self.space.take_effects();
+        self.space.take_key_changes();
         self.space.take_garbage();
         reply.into_bytes()
     }

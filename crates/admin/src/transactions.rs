@@ -128,7 +128,7 @@ fn watch<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Reply)
             return Err(Refusal::new("ERR WATCH inside MULTI is not allowed"));
         }
         let slot = slot_of(args.at(1));
-        if session.forwards() && session.watch_away(slot, args, reply).await?.is_some() {
+        if session.forwards() && session.watch_remote(slot, args, reply).await?.is_some() {
             return Ok(());
         }
         let map = session.shared().map.clone();

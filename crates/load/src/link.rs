@@ -15,7 +15,7 @@ use crate::shared::Line;
 
 pub enum Link {
     Own(Own),
-    Shared { line: Rc<Line>, seat: usize },
+    Shared { line: Rc<Line>, number: usize },
 }
 
 pub struct Own {
@@ -54,7 +54,7 @@ impl Link {
     pub async fn open(&mut self) -> Result<(), Failed> {
         match self {
             Self::Own(own) => own.connection().await.map(drop),
-            Self::Shared { line, seat } => line.ask(*seat, &["PING"], |_| Ok(())).await,
+            Self::Shared { line, number } => line.ask(*number, &["PING"], |_| Ok(())).await,
         }
     }
 
@@ -62,7 +62,7 @@ impl Link {
     pub async fn ask(&mut self, args: &[impl AsRef<[u8]>], look: Look) -> Result<(), Failed> {
         match self {
             Self::Own(own) => own.ask(args, look).await,
-            Self::Shared { line, seat } => line.ask(*seat, args, look).await,
+            Self::Shared { line, number } => line.ask(*number, args, look).await,
         }
     }
 }
@@ -97,7 +97,7 @@ impl Links {
             .or_insert_with(|| Line::new(address));
         Link::Shared {
             line: Rc::clone(line),
-            seat: line.join(),
+            number: line.join(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! caller 2 ── GET b ─┼─ out, waiting ─ driver             server
 //! caller 3 ── SET c ─┘                 └── read ◀───────
 //!      ▲                                    │
-//!      └────────── seats: answers ◀─────────┘
+//!      └────────── callers: answers ◀─────────┘
 //! ```
 //!
 //! A caller has one operation in flight and waits for its own answer. It only adds its command to `out` and itself to
@@ -34,21 +34,21 @@ const ROOM: usize = 64 << 10;
 
 pub struct Line {
     address: String,
-    desk: RefCell<Desk>,
+    state: RefCell<State>,
 }
 
 /// Where callers and the driver meet.
-struct Desk {
+struct State {
     /// Commands that are not sent yet.
     out: Vec<u8>,
     /// Seats of those who wait, and how each looks at its answer.
     waiting: VecDeque<(usize, Look)>,
-    seats: Vec<Seat>,
+    callers: Vec<Caller>,
     driver: Waker,
 }
 
 /// Of one caller.
-struct Seat {
+struct Caller {
     answer: Option<Result<(), Failed>>,
     caller: Waker,
 }
@@ -58,10 +58,10 @@ impl Line {
     pub fn new(address: &str) -> Rc<Self> {
         let line = Rc::new(Self {
             address: address.to_string(),
-            desk: RefCell::new(Desk {
+            state: RefCell::new(State {
                 out: Vec::with_capacity(4096),
                 waiting: VecDeque::new(),
-                seats: Vec::new(),
+                callers: Vec::new(),
                 driver: Waker::noop().clone(),
             }),
         });
@@ -69,37 +69,37 @@ impl Line {
         line
     }
 
-    /// A seat for one more caller.
+    /// A number for one more caller.
     pub fn join(&self) -> usize {
-        let seats = &mut self.desk.borrow_mut().seats;
-        seats.push(Seat {
+        let callers = &mut self.state.borrow_mut().callers;
+        callers.push(Caller {
             answer: None,
             caller: Waker::noop().clone(),
         });
-        seats.len() - 1
+        callers.len() - 1
     }
 
     /// One command, and its answer as `look` sees it.
     pub async fn ask(
         &self,
-        seat: usize,
+        number: usize,
         args: &[impl AsRef<[u8]>],
         look: Look,
     ) -> Result<(), Failed> {
         {
-            let desk = &mut *self.desk.borrow_mut();
-            if desk.out.is_empty() {
-                desk.driver.wake_by_ref();
+            let state = &mut *self.state.borrow_mut();
+            if state.out.is_empty() {
+                state.driver.wake_by_ref();
             }
-            encode(&mut desk.out, args);
-            desk.waiting.push_back((seat, look));
+            encode(&mut state.out, args);
+            state.waiting.push_back((number, look));
         }
         poll_fn(|cx| {
-            let seat = &mut self.desk.borrow_mut().seats[seat];
-            match seat.answer.take() {
+            let number = &mut self.state.borrow_mut().callers[number];
+            match number.answer.take() {
                 Some(answer) => Poll::Ready(answer),
                 None => {
-                    seat.caller.clone_from(cx.waker());
+                    number.caller.clone_from(cx.waker());
                     Poll::Pending
                 }
             }
@@ -109,9 +109,9 @@ impl Line {
 
     /// Until somebody has asked.
     fn poll_asked(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut desk = self.desk.borrow_mut();
-        desk.driver.clone_from(cx.waker());
-        if desk.out.is_empty() {
+        let mut state = self.state.borrow_mut();
+        state.driver.clone_from(cx.waker());
+        if state.out.is_empty() {
             Poll::Pending
         } else {
             Poll::Ready(())
@@ -140,11 +140,11 @@ impl Line {
     }
 
     fn write(&self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let desk = &mut *self.desk.borrow_mut();
-        desk.driver.clone_from(cx.waker());
-        while !desk.out.is_empty() {
-            match Pin::new(&mut *stream).poll_write(cx, &desk.out) {
-                Poll::Ready(Ok(sent)) => drop(desk.out.drain(..sent)),
+        let state = &mut *self.state.borrow_mut();
+        state.driver.clone_from(cx.waker());
+        while !state.out.is_empty() {
+            match Pin::new(&mut *stream).poll_write(cx, &state.out) {
+                Poll::Ready(Ok(sent)) => drop(state.out.drain(..sent)),
                 Poll::Ready(Err(error)) => return Err(error.to_string()),
                 Poll::Pending => break,
             }
@@ -154,28 +154,28 @@ impl Line {
 
     /// Gives every whole answer to the one who has waited longest.
     fn hand_out(&self, input: &mut Input) -> Result<(), Failed> {
-        let desk = &mut *self.desk.borrow_mut();
+        let state = &mut *self.state.borrow_mut();
         let mut at = 0;
         while let Some(reply) = parse(&input.bytes[..input.filled], &mut at)? {
-            let Some((seat, look)) = desk.waiting.pop_front() else {
+            let Some((number, look)) = state.waiting.pop_front() else {
                 return Err("an answer that nobody asked for".to_string());
             };
-            desk.seats[seat].give(look(reply));
+            state.callers[number].give(look(reply));
         }
         input.taken(at);
         Ok(())
     }
 
     fn fail_all(&self, why: &Failed) {
-        let desk = &mut *self.desk.borrow_mut();
-        desk.out.clear();
-        for (seat, _) in desk.waiting.drain(..) {
-            desk.seats[seat].give(Err(why.clone()));
+        let state = &mut *self.state.borrow_mut();
+        state.out.clear();
+        for (number, _) in state.waiting.drain(..) {
+            state.callers[number].give(Err(why.clone()));
         }
     }
 }
 
-impl Seat {
+impl Caller {
     fn give(&mut self, answer: Result<(), Failed>) {
         self.answer = Some(answer);
         self.caller.wake_by_ref();
@@ -249,8 +249,8 @@ mod tests {
     /// Callers whose n-th asks `GET n`; an answer is right for one caller only.
     fn callers(line: &Rc<Line>, count: usize) -> Vec<JoinHandle<Result<(), Failed>>> {
         let ask = |n: usize| {
-            let (line, seat) = (Rc::clone(line), line.join());
-            spawn_local(async move { line.ask(seat, &["GET", &n.to_string()], LOOKS[n]).await })
+            let (line, number) = (Rc::clone(line), line.join());
+            spawn_local(async move { line.ask(number, &["GET", &n.to_string()], LOOKS[n]).await })
         };
         (0..count).map(ask).collect()
     }
@@ -297,7 +297,7 @@ mod tests {
             server.write_all(b"\n1\r\n-ERR no\r\n").await.unwrap();
             let refused = Err("Error([69, 82, 82, 32, 110, 111])".to_string());
             assert_eq!(outcomes(tasks).await, [Ok(()), Ok(()), refused]);
-            assert!(line.desk.borrow().waiting.is_empty());
+            assert!(line.state.borrow().waiting.is_empty());
         };
         LocalSet::new().run_until(run).await;
     }
@@ -335,14 +335,14 @@ mod tests {
     async fn an_answer_larger_than_the_room() {
         let run = async {
             let (listener, line) = listen().await;
-            let seat = line.join();
+            let number = line.join();
             let large = format!("${}\r\n{}\r\n", 3 * ROOM, "x".repeat(3 * ROOM));
             let serve = async {
                 let (mut server, _) = listener.accept().await.unwrap();
                 assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
                 server.write_all(large.as_bytes()).await.unwrap();
             };
-            let (answer, ()) = tokio::join!(line.ask(seat, &["GET", "k"], get_is_done), serve);
+            let (answer, ()) = tokio::join!(line.ask(number, &["GET", "k"], get_is_done), serve);
             assert_eq!(answer, Ok(()));
         };
         LocalSet::new().run_until(run).await;

@@ -141,11 +141,11 @@ impl Leader {
     }
 
     /// Looks at everything. Returns what to propose to region 0.
-    pub fn turn(&mut self, state: &State, now_ms: u64) -> Vec<Command> {
+    pub fn tick(&mut self, state: &State, now_ms: u64) -> Vec<Command> {
         self.urged = false;
         self.view.expect(state, now_ms);
         let picture = Picture::new(state, &self.view, now_ms, &self.limits);
-        let turn = self.scheduler.turn(&picture);
+        let schedule = self.scheduler.schedule(&picture);
         if self.publisher.refresh(&picture) {
             let alive = state.nodes().filter(|node| picture.is_alive(node.id));
             self.news.extend(alive.map(|node| node.id));
@@ -155,13 +155,13 @@ impl Leader {
             let alive = state.nodes().filter(|node| picture.is_alive(node.id));
             self.news.extend(alive.map(|node| node.id));
         }
-        for (node, orders) in &turn.orders {
+        for (node, orders) in &schedule.orders {
             if self.orders.get(node) != Some(orders) {
                 self.news.insert(*node);
             }
         }
-        self.orders = turn.orders;
-        turn.proposals
+        self.orders = schedule.orders;
+        schedule.proposals
     }
 
     /// The command that a join asks for.

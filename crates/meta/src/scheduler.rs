@@ -69,7 +69,7 @@ pub struct Scheduler {
 
 /// What a turn asks for.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct Schedule {
     /// To be proposed to region 0. They may be proposed again next turn if not applied by then;
     /// that does no harm.
     pub proposals: Vec<Command>,
@@ -79,43 +79,43 @@ pub struct Turn {
 
 impl Scheduler {
     /// One turn: every few hundred milliseconds, and when something changed.
-    pub fn turn(&mut self, picture: &Picture) -> Turn {
-        let mut turn = Turn::default();
+    pub fn schedule(&mut self, picture: &Picture) -> Schedule {
+        let mut schedule = Schedule::default();
         if picture.state.cluster() == 0 {
-            return turn;
+            return schedule;
         }
         self.note_unrest(picture);
-        follow::follow(picture, &mut turn);
+        follow::follow(picture, &mut schedule);
         if !self.resumed {
             self.resumed = true;
             self.resume(picture);
         }
         let under_way: Vec<RegionId> = self.operators.keys().copied().collect();
         for region in under_way {
-            self.step(region, picture, &mut turn);
+            self.step(region, picture, &mut schedule);
         }
         if picture.state.is_bootstrapped() {
-            self.find(picture, &mut turn);
+            self.find(picture, &mut schedule);
         } else {
-            self.found_regions(picture, &mut turn);
-            self.begin_all(meta_members::find, picture, &mut turn);
+            self.found_regions(picture, &mut schedule);
+            self.begin_all(meta_members::find, picture, &mut schedule);
         }
-        tidy::tidy(self, picture, &mut turn);
-        orders::founders(picture, &mut turn);
-        orders::destroy(picture, &mut turn);
-        turn
+        tidy::tidy(self, picture, &mut schedule);
+        orders::founders(picture, &mut schedule);
+        orders::destroy(picture, &mut schedule);
+        schedule
     }
 
     /// Looks for work, the most urgent first.
-    fn find(&mut self, picture: &Picture, turn: &mut Turn) {
-        self.begin_all(meta_members::find, picture, turn);
-        self.begin_all(repair::find, picture, turn);
-        self.begin_all(add_replica::find, picture, turn);
-        self.begin_all(remove_extra::find, picture, turn);
+    fn find(&mut self, picture: &Picture, schedule: &mut Schedule) {
+        self.begin_all(meta_members::find, picture, schedule);
+        self.begin_all(repair::find, picture, schedule);
+        self.begin_all(add_replica::find, picture, schedule);
+        self.begin_all(remove_extra::find, picture, schedule);
         let calm = picture.now_ms.saturating_sub(self.unrest_ms) >= picture.limits.balance_after_ms;
         if calm && picture.all_alive_or_dead() {
-            self.begin_all(balance_replicas::find, picture, turn);
-            self.begin_all(balance_leaders::find, picture, turn);
+            self.begin_all(balance_replicas::find, picture, schedule);
+            self.begin_all(balance_leaders::find, picture, schedule);
         }
     }
 
@@ -123,37 +123,37 @@ impl Scheduler {
         &mut self,
         find: fn(&Scheduler, &Picture) -> Vec<Operator>,
         picture: &Picture,
-        turn: &mut Turn,
+        schedule: &mut Schedule,
     ) {
         for operator in find(self, picture) {
             if self.has_room(&operator, picture) {
                 let region = operator.region;
                 self.operators.insert(region, operator);
-                self.step(region, picture, turn);
+                self.step(region, picture, schedule);
             }
         }
     }
 
     /// The first regions, once there are nodes enough.
-    fn found_regions(&self, picture: &Picture, turn: &mut Turn) {
+    fn found_regions(&self, picture: &Picture, schedule: &mut Schedule) {
         let nodes = candidates::for_data(picture);
         if nodes.len() >= picture.state.settings().replicas as usize {
             let nodes = nodes.iter().map(|node| node.id).collect();
             let bootstrap = Change::Bootstrap(Bootstrap { nodes });
-            turn.proposals.push(bootstrap.into());
+            schedule.proposals.push(bootstrap.into());
         }
     }
 
-    fn step(&mut self, region: RegionId, picture: &Picture, turn: &mut Turn) {
+    fn step(&mut self, region: RegionId, picture: &Picture, schedule: &mut Schedule) {
         let Some(operator) = self.operators.get_mut(&region) else {
             return;
         };
         let (ending, rest_ms) = match operator.step(picture) {
             Step::Next(next) => {
                 operator.step = next.text;
-                turn.proposals.extend(next.proposals);
+                schedule.proposals.extend(next.proposals);
                 for (node, order) in next.orders {
-                    turn.orders.entry(node).or_default().push(order);
+                    schedule.orders.entry(node).or_default().push(order);
                 }
                 return;
             }

@@ -402,7 +402,7 @@ fn tables_reach_every_node_that_lives() {
     };
     assert_eq!(nodes_behind(&mut world, 1), [1, 2, 3]);
     // Those that live are woken for it, once.
-    world.leader.as_mut().unwrap().turn(&world.state, world.now);
+    world.leader.as_mut().unwrap().tick(&world.state, world.now);
     let leader = world.leader.as_ref().unwrap();
     assert_eq!(leader.nodes_with_news().collect::<Vec<_>>(), [1, 2, 3]);
     world.run(3_000);

@@ -20,10 +20,10 @@ use crate::{console, ctl, playground, tables};
 /// What the command line asks for.
 pub enum Asked {
     Server(Given),
-    Playground(playground::Wish),
-    Ctl(ctl::Wish),
-    Tables(tables::Wish),
-    Console(console::Wish),
+    Playground(playground::Options),
+    Ctl(ctl::Options),
+    Tables(tables::Options),
+    Console(console::Options),
     Feed(Wanted),
     Page(Page),
     Generate(Files, PathBuf),
@@ -60,20 +60,20 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
                 Ok(given) => Asked::Server(given),
                 Err(line) => Asked::Wrong(line),
             },
-            Some(("cluster", sub)) => match playground::wish(sub) {
-                Ok(wish) => Asked::Playground(wish),
+            Some(("cluster", sub)) => match playground::options(sub) {
+                Ok(options) => Asked::Playground(options),
                 Err(line) => Asked::Wrong(line),
             },
-            Some(("ctl", sub)) => match ctl::wish(sub) {
-                Ok(wish) => Asked::Ctl(wish),
+            Some(("ctl", sub)) => match ctl::options(sub) {
+                Ok(options) => Asked::Ctl(options),
                 Err(line) => Asked::Wrong(line),
             },
-            Some(("table", sub)) => match tables::wish(sub) {
-                Ok(wish) => Asked::Tables(wish),
+            Some(("table", sub)) => match tables::options(sub) {
+                Ok(options) => Asked::Tables(options),
                 Err(line) => Asked::Wrong(line),
             },
-            Some(("cli", sub)) => match console::wish(sub) {
-                Ok(wish) => Asked::Console(wish),
+            Some(("cli", sub)) => match console::options(sub) {
+                Ok(options) => Asked::Console(options),
                 Err(line) => Asked::Wrong(line),
             },
             Some(("feed", sub)) => wanted(sub),

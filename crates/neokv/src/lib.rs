@@ -28,10 +28,10 @@ use server::log;
 pub fn run() -> ExitCode {
     match cli::parse(std::env::args_os()) {
         cli::Asked::Server(flags) => start(&flags),
-        cli::Asked::Playground(wish) => ended(playground::run(wish)),
-        cli::Asked::Ctl(wish) => ended(ctl::run(wish)),
-        cli::Asked::Tables(wish) => ended(tables::run(wish)),
-        cli::Asked::Console(wish) => console::run(wish),
+        cli::Asked::Playground(options) => ended(playground::run(options)),
+        cli::Asked::Ctl(options) => ended(ctl::run(options)),
+        cli::Asked::Tables(options) => ended(tables::run(options)),
+        cli::Asked::Console(options) => console::run(options),
         cli::Asked::Feed(wanted) => ended(feed::print(&wanted)),
         cli::Asked::Generate(files, folder) => {
             ended(generate::write(files, cli::command(), &folder))

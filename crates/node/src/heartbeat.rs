@@ -141,7 +141,7 @@ impl Heartbeats {
     }
 
     /// Something changed that meta should hear of, or meta has news.
-    pub fn on_nudge(&mut self, clock_ms: u64) {
+    pub fn on_heartbeat_trigger(&mut self, clock_ms: u64) {
         self.next_ms = self.next_ms.min(clock_ms + SOON_MS);
     }
 

@@ -16,7 +16,7 @@ use meta::wire::{Action, Create, Order};
 use prost::Message;
 use replica::{FOUNDED, Members, Position};
 
-const SEAT: &[u8] = b"seat";
+const RECORD: &[u8] = b"seat";
 const GONE: &[u8] = b"gone";
 const SELF: &[u8] = b"self";
 
@@ -87,7 +87,7 @@ impl ReplicaRecord {
     pub fn put(&self, changes: &mut Changes) {
         changes.put(
             Family::Info,
-            &key(SEAT, self.region()),
+            &key(RECORD, self.region()),
             &self.encode_to_vec(),
         );
     }
@@ -224,11 +224,11 @@ impl Identity {
 pub fn records(rows: &dyn RowSource) -> Result<Vec<ReplicaRecord>, String> {
     let mut records = Vec::new();
     let mut damaged = false;
-    let mut end = SEAT.to_vec();
+    let mut end = RECORD.to_vec();
     end.extend([0xff; 9]);
     rows.scan(
         Family::Info,
-        SEAT,
+        RECORD,
         &end,
         false,
         Tier::All,
@@ -259,7 +259,7 @@ pub fn gone(rows: &dyn RowSource, region: RegionId) -> Result<ReplicaId, String>
 
 /// The replica is destroyed: its record is gone, and stays so.
 pub fn put_gone(changes: &mut Changes, region: RegionId, replica: ReplicaId) {
-    changes.delete(Family::Info, &key(SEAT, region));
+    changes.delete(Family::Info, &key(RECORD, region));
     let value = replica.to_be_bytes();
     changes.put(Family::Info, &key(GONE, region), &value);
 }
@@ -351,9 +351,9 @@ mod tests {
             segments: 1,
         };
         for (epoch, replica) in [(later, 11), (Epoch::FIRST, 13)] {
-            let seat = ReplicaRecord::made(create(epoch, replica));
-            assert_eq!(seat.snapshot(), Position::default());
-            assert_eq!(seat.members(0), Members::default());
+            let record = ReplicaRecord::made(create(epoch, replica));
+            assert_eq!(record.snapshot(), Position::default());
+            assert_eq!(record.members(0), Members::default());
         }
     }
 

@@ -49,7 +49,7 @@ pub struct WriteBack {
     /// Batches that wait until rows are cached.
     loading: Vec<Loading>,
     /// Tickets of the host, each with how many rows it still waits for.
-    wishes: BTreeMap<u64, Wish>,
+    row_requests: BTreeMap<u64, RowRequest>,
     last_ticket: u64,
     /// Tickets of the host's tasks that wait for a `Done`.
     pub waiting: BTreeSet<u64>,
@@ -60,7 +60,7 @@ pub struct WriteBack {
 
 /// A ticket of the host that waits for several rows.
 #[derive(Default)]
-struct Wish {
+struct RowRequest {
     rows: BTreeSet<u64>,
     failure: Option<Failure>,
 }
@@ -72,7 +72,7 @@ struct Loading {
     failed: Vec<(RowId, Refusal)>,
 }
 
-/// What became of a wish for SQL rows.
+/// What became of a request for SQL rows.
 pub enum Wanted {
     /// The ticket is answered when all of them are cached, or one cannot be had.
     Waits,
@@ -106,7 +106,7 @@ impl WriteBack {
             departing: Departing::default(),
             behind: Vec::new(),
             loading: Vec::new(),
-            wishes: BTreeMap::new(),
+            row_requests: BTreeMap::new(),
             last_ticket: OWN_TICKETS,
             waiting: BTreeSet::new(),
             letters: Vec::new(),
@@ -182,7 +182,7 @@ impl WriteBack {
         deadline_ms: u64,
         now_ms: u64,
     ) -> Wanted {
-        let mut wish = Wish::default();
+        let mut request = RowRequest::default();
         for id in ids {
             if rows.get(id).is_some() {
                 continue;
@@ -191,35 +191,35 @@ impl WriteBack {
             let own = self.last_ticket;
             match self.leader.want(rows, id, own, deadline_ms, now_ms) {
                 Ok(()) => {
-                    wish.rows.insert(own);
+                    request.rows.insert(own);
                 }
-                Err(failure) => wish.failure = Some(failure),
+                Err(failure) => request.failure = Some(failure),
             }
         }
-        match (wish.rows.is_empty(), wish.failure.take()) {
+        match (request.rows.is_empty(), request.failure.take()) {
             (true, Some(failure)) => Wanted::Failed(failure),
             (true, None) => Wanted::Cached,
             (false, failure) => {
-                wish.failure = failure;
-                self.wishes.insert(ticket, wish);
+                request.failure = failure;
+                self.row_requests.insert(ticket, request);
                 Wanted::Waits
             }
         }
     }
 
-    /// A row of a wish has come, or cannot be had; the ticket, if that was the last.
-    fn on_wish(&mut self, own: u64, end: &End) -> Option<(u64, End)> {
-        let mut wishes = self.wishes.iter_mut();
-        let (&ticket, wish) = wishes.find(|(_, wish)| wish.rows.contains(&own))?;
-        wish.rows.remove(&own);
+    /// A row of a request has come, or cannot be had; the ticket, if that was the last.
+    fn on_row_request(&mut self, own: u64, end: &End) -> Option<(u64, End)> {
+        let mut row_requests = self.row_requests.iter_mut();
+        let (&ticket, request) = row_requests.find(|(_, request)| request.rows.contains(&own))?;
+        request.rows.remove(&own);
         if let End::Failed(failure) = end {
-            wish.failure = Some(failure.clone());
+            request.failure = Some(failure.clone());
         }
-        if !wish.rows.is_empty() {
+        if !request.rows.is_empty() {
             return None;
         }
-        let wish = self.wishes.remove(&ticket)?;
-        let end = wish.failure.map_or(End::Ready, End::Failed);
+        let request = self.row_requests.remove(&ticket)?;
+        let end = request.failure.map_or(End::Ready, End::Failed);
         Some((ticket, end))
     }
 
@@ -276,7 +276,7 @@ impl WriteBack {
     pub fn is_busy(&self, rows: &Rows) -> bool {
         !self.waiting.is_empty()
             || !self.loading.is_empty()
-            || !self.wishes.is_empty()
+            || !self.row_requests.is_empty()
             || self.has_proposals()
             || rows.dirty().next().is_some()
     }
@@ -287,7 +287,7 @@ impl WriteBack {
             match action {
                 Action::Propose(entry) => self.proposals.push_back(entry),
                 Action::Done { ticket, end } if ticket > OWN_TICKETS => {
-                    match self.on_wish(ticket, &end) {
+                    match self.on_row_request(ticket, &end) {
                         Some((ticket, end)) => out.row_answers.push((ticket, Some(end))),
                         None => self.on_loaded(ticket, end),
                     }
@@ -308,8 +308,8 @@ impl WriteBack {
     /// Everything that waits looks again.
     fn close(self, out: &mut Effects) {
         let letters = self.letters.into_iter().map(|(_, ticket)| ticket as u64);
-        let wishes = self.wishes.into_keys();
-        let tickets = self.waiting.into_iter().chain(letters).chain(wishes);
+        let row_requests = self.row_requests.into_keys();
+        let tickets = self.waiting.into_iter().chain(letters).chain(row_requests);
         out.row_answers.extend(tickets.map(|ticket| (ticket, None)));
         out.requeued.extend(self.behind);
         out.requeued
@@ -466,7 +466,7 @@ impl Region {
                 proposes = true; // commands wait for this
             }
         }
-        write_back.leader.turn(rows, now_ms, &mut write_back.out);
+        write_back.leader.tick(rows, now_ms, &mut write_back.out);
         write_back.carry_out(self.id, out);
         out.requeued
             .append(&mut write_back.take_behind(!applied.is_empty()));

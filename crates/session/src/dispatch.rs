@@ -71,7 +71,7 @@ pub(super) enum Slow {
         slot: Slot,
     },
     /// For all nodes (cluster).
-    Everywhere {
+    AllNodes {
         stat: usize,
     },
     /// CLIENT PAUSE.
@@ -110,12 +110,12 @@ impl Work {
                 Ok(Destination::Elsewhere(slot)) => {
                     return self.dispatch_elsewhere(slot, stat, args);
                 }
-                Ok(Destination::Everywhere) if !self.pending.is_empty() => {
+                Ok(Destination::AllNodes) if !self.pending.is_empty() => {
                     return Step::Slow(Slow::Again);
                 }
-                Ok(Destination::Everywhere) => {
+                Ok(Destination::AllNodes) => {
                     self.suppress_from_here();
-                    return Step::Slow(Slow::Everywhere { stat });
+                    return Step::Slow(Slow::AllNodes { stat });
                 }
                 Err(refusal) => return self.reject(Some(stat), &refusal),
             }
@@ -349,7 +349,7 @@ enum Destination {
     /// By the leader of this slot, whoever that is.
     Elsewhere(Slot),
     /// By all leaders.
-    Everywhere,
+    AllNodes,
 }
 
 /// Looks at a command's keys.
@@ -365,11 +365,11 @@ fn destination(
         if let Some(refusal) = Cluster::refuses(row, args) {
             return Err(refusal);
         }
-        let is_everywhere = session.forwards()
+        let is_for_all_nodes = session.forwards()
             && session.multi.is_none()
             && matches!(row.keys, Keys::Everything | Keys::Cursor);
-        return Ok(match is_everywhere {
-            true => Destination::Everywhere,
+        return Ok(match is_for_all_nodes {
+            true => Destination::AllNodes,
             false => Destination::Here,
         });
     };

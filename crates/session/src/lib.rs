@@ -139,8 +139,8 @@ impl Session {
     /// Ends WATCH. The regions notice by themselves that nobody is interested any more.
     pub fn unwatch(&mut self) {
         self.watched.clear();
-        if let Some(away) = self.watched_elsewhere.take() {
-            self.upstreams().close(&away.address);
+        if let Some(remote) = self.watched_elsewhere.take() {
+            self.upstreams().close(&remote.address);
         }
     }
 

@@ -60,7 +60,7 @@ impl Connection {
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
             Slow::Elsewhere { slot } => self.answer_elsewhere(slot),
-            Slow::Everywhere { stat } => self.run_everywhere(stat).await?,
+            Slow::AllNodes { stat } => self.run_on_all_nodes(stat).await?,
         }
         Ok(())
     }

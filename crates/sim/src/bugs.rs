@@ -20,7 +20,7 @@ pub enum Bug {
     /// Time is counted in ticks, which stand still when the process does.
     LeaseByTicks,
     /// A start forgets the members that came and went since the replica was made.
-    ForgetSeat,
+    ForgetReplicaRecord,
     /// Meta's orders to destroy are not carried out.
     NeverDestroy,
     /// The database writes a row whatever it has of it.
@@ -55,7 +55,7 @@ impl Bug {
         Bug::ForgetVote,
         Bug::VoteAtOnce,
         Bug::LeaseByTicks,
-        Bug::ForgetSeat,
+        Bug::ForgetReplicaRecord,
         Bug::NeverDestroy,
         Bug::FlushUnguarded,
         Bug::KickDirty,

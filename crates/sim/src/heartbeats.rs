@@ -182,12 +182,12 @@ impl Node {
     }
 
     /// Something changed that meta should hear of, or meta has news.
-    pub fn nudge(&mut self, true_us: u64) {
+    pub fn trigger_heartbeat(&mut self, true_us: u64) {
         let clock_ms = self.now_ms(true_us);
         if let Some(driver) = &mut self.heartbeats
             && let Stage::Beating(heartbeats) = &mut driver.stage
         {
-            heartbeats.on_nudge(clock_ms);
+            heartbeats.on_heartbeat_trigger(clock_ms);
         }
     }
 

@@ -148,7 +148,7 @@ impl World {
         let now_us = self.now_us;
         let at = &mut self.nodes[node as usize - 1];
         if out.is_news {
-            at.nudge(now_us);
+            at.trigger_heartbeat(now_us);
         }
         let clock_ms = at.now_ms(now_us);
         let Some(driver) = &mut at.heartbeats else {

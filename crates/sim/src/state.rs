@@ -66,7 +66,7 @@ impl Node {
         }
         let known = read_record(&self.disk, region);
         let record = match self.bug {
-            Bug::ForgetSeat => place.record,
+            Bug::ForgetReplicaRecord => place.record,
             _ => known.unwrap_or(place.record),
         };
         let rows: Arc<dyn RowStore> = self.disk.rows.clone();
@@ -99,7 +99,7 @@ impl Node {
                 Bug::ApplyTwice if config.applied > forgotten.snapshot_index + 3 => {
                     config.applied -= back;
                 }
-                Bug::ForgetSeat => config.members = forgotten.members(config.applied),
+                Bug::ForgetReplicaRecord => config.members = forgotten.members(config.applied),
                 _ => {}
             }
         });

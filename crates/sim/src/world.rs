@@ -325,7 +325,7 @@ impl World {
                 at.on_reply(ticket, *reply, now_us, out);
             }
             Event::NoReply { ticket, .. } => at.on_no_reply(ticket, now_us, out),
-            Event::News { .. } => at.nudge(now_us),
+            Event::News { .. } => at.trigger_heartbeat(now_us),
             Event::Message {
                 region, message, ..
             } => {

@@ -100,7 +100,7 @@ fn members_forgotten_by_a_start() {
         "progress",
         "placed",
     ];
-    caught(Bug::ForgetSeat, 10, Plan::of_meta, &by);
+    caught(Bug::ForgetReplicaRecord, 10, Plan::of_meta, &by);
 }
 
 #[test]

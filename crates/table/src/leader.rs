@@ -194,19 +194,19 @@ impl Leader {
     }
 
     /// What time brings.
-    pub fn turn(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
+    pub fn tick(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
         let now = self.clock.read(now);
         let has_work = rows.dirty().next().is_some() || rows.bytes() > self.limits.soft_bytes;
-        self.tenure.turn(&self.limits, rows, now, has_work, out);
-        self.loads.turn(&self.limits, rows, now, out);
+        self.tenure.tick(&self.limits, rows, now, has_work, out);
+        self.loads.tick(&self.limits, rows, now, out);
         let ours = self.tenure.is_ours(&self.limits, rows, now);
         self.writeback.propose(&self.limits, out);
         if ours {
             let hurry = self.waits.is_any() || rows.bytes() > self.limits.soft_bytes;
-            self.writeback.turn(&self.limits, rows, now, hurry, out);
-            self.evict.turn(&self.limits, rows, out);
+            self.writeback.tick(&self.limits, rows, now, hurry, out);
+            self.evict.tick(&self.limits, rows, out);
         }
-        self.waits.turn(rows, now, out);
+        self.waits.tick(rows, now, out);
     }
 
     /// The row is not cached: the ticket hears `Done` when it is, or why it will not be. `Err`: at once.

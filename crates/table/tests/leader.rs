@@ -95,10 +95,10 @@ impl Desk {
 
     fn after(&mut self, ms: u64) {
         self.now += ms;
-        self.leader.turn(&self.rows, self.now, &mut self.out);
+        self.leader.tick(&self.rows, self.now, &mut self.out);
     }
 
-    fn turn(&mut self, ms: u64) -> Vec<Action> {
+    fn tick(&mut self, ms: u64) -> Vec<Action> {
         self.after(ms);
         self.settle()
     }
@@ -171,16 +171,16 @@ fn one_load_per_key_many_keys_per_load() {
     for ticket in 0..12 {
         desk.want(&id(ticket % 6), u64::from(ticket)).unwrap();
     }
-    let sent = loads(&desk.turn(1));
+    let sent = loads(&desk.tick(1));
     assert_eq!(sent, [(0, 4)], "one batch at a time");
-    assert_eq!(loads(&desk.turn(1)), []);
+    assert_eq!(loads(&desk.tick(1)), []);
     // those who come while it flies wait with the others
     desk.want(&id(0), 100).unwrap();
     let found = Read::Found(Found::Missing);
     let ends = done(&desk.loaded(0, Ok(vec![found.clone(); 4])));
     assert_eq!(ends.len(), 9);
     assert!(ends.iter().all(|(_, end)| *end == End::Ready));
-    assert_eq!(loads(&desk.turn(1)), [(1, 2)]);
+    assert_eq!(loads(&desk.tick(1)), [(1, 2)]);
     // twice, and never asked
     assert_eq!(desk.loaded(0, Ok(vec![found.clone(); 4])), []);
     assert_eq!(desk.loaded(77, Ok(vec![found; 4])), []);
@@ -193,24 +193,24 @@ fn a_backend_that_is_down_fails_fast_alone() {
     for ticket in 0..6 {
         desk.want(&id(ticket), u64::from(ticket)).unwrap();
     }
-    desk.turn(1);
+    desk.tick(1);
     let ends = done(&desk.loaded(0, Err(down())));
     assert_eq!(ends.len(), 6, "those in the queue too");
     let why = Failure::Down("connection refused".into());
     assert!(ends.iter().all(|(_, end)| *end == End::Failed(why.clone())));
     assert_eq!(desk.want(&id(9), 9), Err(why));
     desk.want(&RowId::new(2, "x"), 10).unwrap();
-    assert_eq!(loads(&desk.turn(1)).len(), 1, "another backend");
+    assert_eq!(loads(&desk.tick(1)).len(), 1, "another backend");
     // one probe, then all
     desk.now += 100;
     for ticket in 20..26 {
         desk.want(&id(ticket), u64::from(ticket)).unwrap();
     }
-    let probe = loads(&desk.turn(1));
+    let probe = loads(&desk.tick(1));
     assert_eq!(probe.len(), 1);
     let found = vec![Read::Found(Found::Missing); 4];
     desk.loaded(probe[0].0, Ok(found));
-    assert_eq!(loads(&desk.turn(1)).len(), 1);
+    assert_eq!(loads(&desk.tick(1)).len(), 1);
 }
 
 #[test]
@@ -218,14 +218,14 @@ fn a_backend_that_takes_a_flush_is_asked_for_rows_at_once() {
     let mut desk = Desk::new(limits());
     desk.cache([id(0)]);
     desk.apply(set(id(0), 1));
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     desk.want(&id(1), 1).unwrap();
-    let load = loads(&desk.turn(1));
+    let load = loads(&desk.tick(1));
     desk.loaded(load[0].0, Err(down()));
     assert!(desk.want(&id(2), 2).is_err(), "left alone");
     desk.flushed(sent[0].0, Ok(vec![Wrote::Written]));
     desk.want(&id(2), 2).unwrap();
-    assert_eq!(loads(&desk.turn(1)).len(), 1);
+    assert_eq!(loads(&desk.tick(1)).len(), 1);
 }
 
 /// The answer of a SELECT may be older than what was written back and kicked since.
@@ -233,7 +233,7 @@ fn a_backend_that_takes_a_flush_is_asked_for_rows_at_once() {
 fn an_overtaken_load_is_ignored() {
     let mut desk = Desk::new(limits());
     desk.want(&id(1), 1).unwrap();
-    assert_eq!(loads(&desk.turn(1)), [(0, 1)]);
+    assert_eq!(loads(&desk.tick(1)), [(0, 1)]);
     desk.cache([id(1)]);
     assert_eq!(done(&desk.settle()), [(1, End::Ready)]);
     desk.apply(Entry::Kick(vec![(id(1), 0)]));
@@ -241,20 +241,20 @@ fn an_overtaken_load_is_ignored() {
     desk.now += 1; // the backend takes one at a time
     assert_eq!(desk.loaded(0, Ok(vec![Read::Found(Found::Missing)])), []);
     assert!(desk.rows.get(&id(1)).is_none());
-    assert_eq!(loads(&desk.turn(1)), [(1, 1)]);
+    assert_eq!(loads(&desk.tick(1)), [(1, 1)]);
 }
 
 #[test]
 fn deadlines_rows_of_strangers_and_dropped_tables() {
     let mut desk = Desk::new(limits());
     desk.want(&id(1), 1).unwrap();
-    desk.turn(1);
+    desk.tick(1);
     assert_eq!(
-        done(&desk.turn(2000)),
+        done(&desk.tick(2000)),
         [(1, End::Failed(Failure::TimedOut))]
     );
     desk.want(&id(1), 2).unwrap();
-    assert_eq!(loads(&desk.turn(1)), [], "it is still under way");
+    assert_eq!(loads(&desk.tick(1)), [], "it is still under way");
     let why: Box<str> = "NULL key".into();
     let ends = done(&desk.loaded(0, Ok(vec![Read::Unreadable { why: why.clone() }])));
     assert_eq!(ends, [(2, End::Failed(Failure::Unreadable(why)))]);
@@ -288,28 +288,28 @@ fn many_changes_one_statement_and_one_at_a_time() {
     for n in 0..50 {
         desk.apply(set(id(n as u32 % 3), n));
     }
-    assert_eq!(flushes(desk.turn(1)), [], "it lingers");
-    let sent = flushes(desk.turn(60));
+    assert_eq!(flushes(desk.tick(1)), [], "it lingers");
+    let sent = flushes(desk.tick(60));
     let (number, rows) = &sent[0];
     assert_eq!((sent.len(), rows.len()), (1, 3));
     assert_eq!((rows[0].version, rows[0].low, rows[0].high), (17, 0, 0));
     desk.apply(set(id(0), 99));
-    assert_eq!(flushes(desk.turn(60)), [], "one per row");
+    assert_eq!(flushes(desk.tick(60)), [], "one per row");
     let ends = desk.leader.wait_sql(&desk.rows, &id(1), 17, 5, u64::MAX);
     assert_eq!(ends, Ok(()));
     let ends = desk.flushed(*number, Ok(vec![Wrote::Written; 3]));
     assert_eq!(done(&ends), [(5, End::Ready)]);
     assert_eq!(desk.rows.dirty_count(), 1);
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     let row = &sent[0].1[0];
     assert_eq!((row.version, row.low, row.high), (18, 17, 17));
     // the answer is lost: SQL may have 17 or 18
     desk.apply(set(id(0), 100));
     desk.flushed(sent[0].0, Err(down()));
-    assert_eq!(flushes(desk.turn(1)), [], "left alone for a while");
+    assert_eq!(flushes(desk.tick(1)), [], "left alone for a while");
     let trouble: Vec<_> = desk.leader.tables_in_trouble().collect();
     assert_eq!(trouble, [(1, "connection refused")]);
-    let sent = flushes(desk.turn(200));
+    let sent = flushes(desk.tick(200));
     let row = &sent[0].1[0];
     assert_eq!((row.version, row.low, row.high), (19, 17, 18));
 }
@@ -329,7 +329,7 @@ fn tables_take_turns() {
     }
     let mut order = Vec::new();
     for _ in 0..6 {
-        let sent = desk.turn(100);
+        let sent = desk.tick(100);
         for action in sent {
             if let Action::Flush {
                 number,
@@ -354,12 +354,12 @@ fn a_poison_row_blocks_nobody() {
     desk.leader
         .drain(&desk.rows, None, 7, u64::MAX, desk.now)
         .unwrap();
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     let refused = Wrote::Refused {
         why: "check".into(),
     };
     desk.flushed(sent[0].0, Ok(vec![refused, Wrote::Written]));
-    let ends = done(&desk.turn(1));
+    let ends = done(&desk.tick(1));
     assert_eq!(
         ends,
         [(
@@ -373,7 +373,7 @@ fn a_poison_row_blocks_nobody() {
     let ends = desk.leader.wait_sql(&desk.rows, &id(0), 1, 8, u64::MAX);
     assert_eq!(ends, Err(End::Failed(Failure::Dead("check".into()))));
     desk.apply(set(id(0), 2));
-    assert_eq!(flushes(desk.turn(100)), [], "its changes wait with it");
+    assert_eq!(flushes(desk.tick(100)), [], "its changes wait with it");
     // named by its version; then the newest goes
     desk.apply(Entry::Retry {
         id: id(0),
@@ -386,7 +386,7 @@ fn a_poison_row_blocks_nobody() {
         version: 1,
         over: None,
     });
-    let sent = flushes(desk.turn(100));
+    let sent = flushes(desk.tick(100));
     assert_eq!(sent[0].1[0].version, 2);
     let numbers = desk.leader.numbers(&desk.rows, desk.now);
     assert_eq!((numbers.dirty, numbers.flying, numbers.dead), (1, 1, 0));
@@ -400,7 +400,7 @@ fn an_edit_by_hand_is_kept_until_somebody_decides() {
     let conflict = || Wrote::Conflict { sql_version: 40 };
     desk.apply(set(id(0), 1));
     desk.apply(set(id(1), 1));
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     desk.flushed(sent[0].0, Ok(vec![conflict(), conflict()]));
     assert_eq!(desk.rows.dead_count(), 2);
     let why = &desk.rows.dead().next().unwrap().1.why;
@@ -411,7 +411,7 @@ fn an_edit_by_hand_is_kept_until_somebody_decides() {
         version: 1,
         over: Some(40),
     });
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     let row = &sent[0].1[0];
     assert_eq!((row.version, row.low, row.high), (41, 40, 40));
     // theirs
@@ -437,7 +437,7 @@ fn after_a_discard_the_count_goes_on() {
         desk.apply(set(id(1), n));
     }
     let conflict = Wrote::Conflict { sql_version: 3 };
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     desk.flushed(sent[0].0, Ok(vec![conflict.clone(), conflict]));
     let image = Image::of_values(&schema(1, "main"), 3, vec![Value::Int(70)]);
     let found = [Found::Row(image), Found::Missing];
@@ -450,7 +450,7 @@ fn after_a_discard_the_count_goes_on() {
         let rows = vec![(id(key), found)];
         desk.apply(Entry::Loaded { term: 1, rows });
     }
-    let sent = flushes(desk.turn(60));
+    let sent = flushes(desk.tick(60));
     let row = |at: usize| {
         let row = &sent[0].1[at];
         (row.version, row.low, row.high, row.values.first().cloned())
@@ -553,7 +553,7 @@ fn cold_clean_rows_go_first_and_dirty_ones_never() {
         for hot in 10..20 {
             desk.rows.touch(&id(hot));
         }
-        desk.turn(1);
+        desk.tick(1);
     }
     assert!(desk.rows.bytes() <= soft + 400, "{}", desk.rows.bytes());
     assert!((0..20).all(|key| desk.rows.get(&id(key)).is_some()));
@@ -580,10 +580,10 @@ fn no_lease_no_statement_no_kick() {
         ..limits()
     };
     desk.leader = Leader::new(soft.clone(), 2, 2, &desk.rows, desk.now);
-    assert_eq!(desk.turn(5000), [], "the lease of the one before");
+    assert_eq!(desk.tick(5000), [], "the lease of the one before");
     assert_eq!(desk.rows.len(), 2);
-    desk.turn(6500);
-    let sent = flushes(desk.turn(1));
+    desk.tick(6500);
+    let sent = flushes(desk.tick(1));
     assert_eq!(sent[0].1[0].version, 1);
     assert_eq!(desk.rows.len(), 1, "and now the clean one may go");
     // a clock that was far ahead
@@ -597,8 +597,8 @@ fn no_lease_no_statement_no_kick() {
         waited: false,
     });
     desk.leader = Leader::new(soft, 3, 3, &desk.rows, desk.now);
-    assert_eq!(desk.turn(10_500), []);
-    desk.turn(600);
+    assert_eq!(desk.tick(10_500), []);
+    desk.tick(600);
     assert!(desk.leader.has_lease(&desk.rows, desk.now));
     // what an older leader read is not cached any more
     desk.cache([id(50)]);
@@ -711,7 +711,7 @@ fn a_closed_table_takes_nothing_and_is_drained_alone() {
     };
     drain(&mut desk, Some(1), 7).unwrap();
     drain(&mut desk, None, 8).unwrap();
-    for action in desk.turn(60) {
+    for action in desk.tick(60) {
         if let Action::Flush { number, table, .. } = action {
             let said = match table.id {
                 1 => Ok(vec![Wrote::Written]),
@@ -722,9 +722,9 @@ fn a_closed_table_takes_nothing_and_is_drained_alone() {
     }
     let (dead, named) = (0, Vec::new());
     let drained = End::Drained { dead, named };
-    assert_eq!(done(&desk.turn(1)), [(7, drained)]);
+    assert_eq!(done(&desk.tick(1)), [(7, drained)]);
     let late = End::Failed(Failure::TimedOut);
-    assert_eq!(done(&desk.turn(500)), [(8, late)], "the other is away");
+    assert_eq!(done(&desk.tick(500)), [(8, late)], "the other is away");
     desk.apply(Entry::Schema(
         schema(1, "main").with_closed(true).with_closed(false),
     ));

@@ -27,7 +27,7 @@ use sqldb::calls::{Shape, no_backend};
 use table::leader::Fault;
 use table::{Table, parse_fields};
 
-use super::everywhere::{drain_all, follow_all};
+use super::all_nodes::{drain_all, follow_all};
 use super::{only_durable, text};
 
 /// How long KEEPSQL waits for SQL before it gives up; once more when the table is closed.

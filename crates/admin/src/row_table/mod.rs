@@ -13,7 +13,7 @@
 
 mod change;
 mod dead;
-mod everywhere;
+mod all_nodes;
 mod show;
 mod status;
 

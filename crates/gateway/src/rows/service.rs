@@ -61,11 +61,11 @@ impl Service {
     /// A command about one row, on a link that others use too.
     async fn row(
         &self,
-        wish: Wish<'_>,
+        row_call: RowCall<'_>,
         make: impl FnOnce(&Table) -> Result<Words, Refusal>,
         read: Read<RowReply>,
     ) -> Called<RowReply> {
-        let table = match self.table(wish.table, wish.epoch) {
+        let table = match self.table(row_call.table, row_call.epoch) {
             Ok(table) => table,
             Err(verdict) => return Ok(Response::new(verdict.row(0))),
         };
@@ -73,9 +73,9 @@ impl Service {
             Ok(words) => words,
             Err(refusal) => return Ok(Response::new(refused(refusal).row(table.epoch))),
         };
-        let place = format!("{}:{}", wish.table, wish.key);
+        let place = format!("{}:{}", row_call.table, row_call.key);
         let answered = match self.pool.send(&place, &words) {
-            Ok(told) => wait(told, wish.deadline, wish.writes).await,
+            Ok(told) => wait(told, row_call.deadline, row_call.writes).await,
             Err(unsent) => Err(not_sent(unsent)),
         };
         Ok(Response::new(match answered {
@@ -161,7 +161,7 @@ impl Service {
 }
 
 /// What calls about one row have in common.
-struct Wish<'a> {
+struct RowCall<'a> {
     table: &'a str,
     key: &'a str,
     epoch: u64,
@@ -193,9 +193,9 @@ fn not_sent(unsent: Unsent) -> Verdict {
     Verdict::new(Status::Retry, why)
 }
 
-macro_rules! wish {
+macro_rules! row_call {
     ($request:ident, $deadline:ident, $epoch:expr, $writes:expr) => {
-        Wish {
+        RowCall {
             table: &$request.table,
             key: &$request.key,
             epoch: $epoch,
@@ -210,9 +210,9 @@ macro_rules! write {
         let deadline = deadline_of($request.metadata());
         let request = $request.into_inner();
         let epoch = request.options.as_ref().map_or(0, |it| it.schema_epoch);
-        let wish = wish!(request, deadline, epoch, true);
+        let row_call = row_call!(request, deadline, epoch, true);
         $self
-            .row(wish, |table| $make(table, &request), reply::row_of)
+            .row(row_call, |table| $make(table, &request), reply::row_of)
             .await
     }};
 }
@@ -222,8 +222,8 @@ impl rowapi::table_server::Table for Service {
     async fn get(&self, request: Request<GetRequest>) -> Called<RowReply> {
         let deadline = deadline_of(request.metadata());
         let request = request.into_inner();
-        let wish = wish!(request, deadline, request.schema_epoch, false);
-        self.row(wish, |table| commands::get(table, &request), reply::row_of)
+        let row_call = row_call!(request, deadline, request.schema_epoch, false);
+        self.row(row_call, |table| commands::get(table, &request), reply::row_of)
             .await
     }
 
@@ -279,8 +279,8 @@ impl rowapi::table_server::Table for Service {
         let deadline = deadline_of(request.metadata());
         let request = request.into_inner();
         // A kick that may have been done can be done again.
-        let wish = wish!(request, deadline, 0, false);
-        self.row(wish, |table| commands::kick(table, &request), reply::kicked)
+        let row_call = row_call!(request, deadline, 0, false);
+        self.row(row_call, |table| commands::kick(table, &request), reply::kicked)
             .await
     }
 

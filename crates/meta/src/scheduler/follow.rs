@@ -1,10 +1,10 @@
 //! What heartbeats show and the replicated state does not know yet: new members, new replicas.
 
-use super::Turn;
+use super::Schedule;
 use super::picture::Picture;
 use crate::state::{Change, Created, MembersChanged, ReplicasCreated, Stage};
 
-pub(super) fn follow(picture: &Picture, turn: &mut Turn) {
+pub(super) fn follow(picture: &Picture, schedule: &mut Schedule) {
     let mut descriptors = Vec::new();
     let mut replicas = Vec::new();
     for region in picture.state.regions() {
@@ -27,14 +27,14 @@ pub(super) fn follow(picture: &Picture, turn: &mut Turn) {
     }
     if !descriptors.is_empty() {
         // One each: a refused one does not hold up the others.
-        turn.proposals
+        schedule.proposals
             .extend(descriptors.into_iter().map(|descriptor| {
                 let descriptors = vec![descriptor];
                 Change::MembersChanged(MembersChanged { descriptors }).into()
             }));
     }
     if !replicas.is_empty() {
-        turn.proposals
+        schedule.proposals
             .push(Change::ReplicasCreated(ReplicasCreated { replicas }).into());
     }
 }

@@ -1,7 +1,7 @@
 //! Orders that belong to no operator: founders are created, replicas that are no members any more
 //! are destroyed.
 
-use super::Turn;
+use super::Schedule;
 use super::picture::Picture;
 use super::reshape;
 use crate::state::Stage;
@@ -9,7 +9,7 @@ use crate::wire::{Action, Destroy, Order};
 
 /// The first replicas of a new region. A founder that its node has reported once is not created
 /// again, whatever becomes of it: it may have voted.
-pub(super) fn founders(picture: &Picture, turn: &mut Turn) {
+pub(super) fn founders(picture: &Picture, schedule: &mut Schedule) {
     for region in picture.state.data_regions() {
         for plan in &region.plans {
             let shown = picture
@@ -18,7 +18,7 @@ pub(super) fn founders(picture: &Picture, turn: &mut Turn) {
             if plan.founder && plan.stage() == Stage::Planned && !shown {
                 let campaign = plan.replica == region.preferred;
                 let (node, order) = reshape::create(&region.descriptor, plan, campaign);
-                turn.orders.entry(node).or_default().push(order);
+                schedule.orders.entry(node).or_default().push(order);
             }
         }
     }
@@ -26,7 +26,7 @@ pub(super) fn founders(picture: &Picture, turn: &mut Turn) {
 
 /// A replica that is neither member nor plan was removed, or given up before it was a member. The
 /// order names meta's epoch: a replica that knows of a later one is a member after all and refuses.
-pub(super) fn destroy(picture: &Picture, turn: &mut Turn) {
+pub(super) fn destroy(picture: &Picture, schedule: &mut Schedule) {
     for (node, report) in picture.reports() {
         let Some(region) = picture.state.region(report.region) else {
             continue;
@@ -40,7 +40,7 @@ pub(super) fn destroy(picture: &Picture, turn: &mut Turn) {
                 replica: report.replica,
             });
             let order = Order::new(report.region, descriptor.epoch, 0, destroy);
-            turn.orders.entry(node).or_default().push(order);
+            schedule.orders.entry(node).or_default().push(order);
         }
     }
 }

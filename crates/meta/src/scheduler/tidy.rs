@@ -3,10 +3,10 @@
 //! now, `remove_extra` takes it out of the region first.
 
 use super::picture::Picture;
-use super::{Scheduler, Turn};
+use super::{Scheduler, Schedule};
 use crate::state::{Change, ForgetReplica, Stage};
 
-pub(super) fn tidy(scheduler: &Scheduler, picture: &Picture, turn: &mut Turn) {
+pub(super) fn tidy(scheduler: &Scheduler, picture: &Picture, schedule: &mut Schedule) {
     for region in picture.state.regions() {
         let id = region.descriptor.region;
         let operator = scheduler.operators.get(&id);
@@ -17,7 +17,7 @@ pub(super) fn tidy(scheduler: &Scheduler, picture: &Picture, turn: &mut Turn) {
                     region: id,
                     replica: plan.replica,
                 };
-                turn.proposals.push(Change::ForgetReplica(forget).into());
+                schedule.proposals.push(Change::ForgetReplica(forget).into());
             }
         }
     }

@@ -547,7 +547,7 @@ impl World {
         if !self.now.is_multiple_of(200) && !leader.is_urged() {
             return;
         }
-        let proposals = leader.turn(&self.state, self.now);
+        let proposals = leader.tick(&self.state, self.now);
         self.activity += proposals.len() as u64;
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             let leader = self.leader.as_mut().unwrap();

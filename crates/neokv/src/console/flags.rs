@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::Wish;
+use super::Options;
 
 pub fn command() -> Command {
     Command::new("cli")
@@ -75,7 +75,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// What the flags ask for, or one line that says what is wrong.
-pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
+pub fn options(matches: &ArgMatches) -> Result<Options, String> {
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let words = matches.get_many::<OsString>("words").into_iter().flatten();
     let words: Vec<Vec<u8>> = words.cloned().map(OsStringExt::into_vec).collect();
@@ -95,7 +95,7 @@ pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
         (_, true) => Some(false),
         _ => None,
     };
-    Ok(Wish {
+    Ok(Options {
         host: text("host").unwrap_or_default(),
         port: matches.get_one::<u16>("port").copied().unwrap_or(6379),
         user: text("user"),

@@ -16,13 +16,13 @@ mod show;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
-pub use flags::{command, wish};
+pub use flags::{command, options};
 
 use crate::client::Answer;
 use session::Session;
 
 /// What is asked of which node.
-pub struct Wish {
+pub struct Options {
     pub host: String,
     pub port: u16,
     pub user: Option<String>,
@@ -44,20 +44,20 @@ const ENDLESS: &[&str] = &["monitor", "subscribe", "psubscribe", "ssubscribe"];
 const HELP: &str = "Type a command (`set greeting hello`, `get greeting`), `quit` to leave. Blanks, quotes and other\n\
                     bytes stand in \"…\" with \\n, \\\" and \\xHH, or in '…' as they are. docs/commands.md lists the commands.\n";
 
-pub fn run(wish: Wish) -> ExitCode {
+pub fn run(options: Options) -> ExitCode {
     let out = io::stdout();
-    let raw = wish.raw.unwrap_or(!out.is_terminal());
-    let is_prompt = wish.words.is_empty() && io::stdin().is_terminal();
+    let raw = options.raw.unwrap_or(!out.is_terminal());
+    let is_prompt = options.words.is_empty() && io::stdin().is_terminal();
     let mut console = Console {
-        session: Session::new(&wish, !raw || is_prompt),
+        session: Session::new(&options, !raw || is_prompt),
         raw,
         out,
         refused: false,
     };
     let done = match is_prompt {
         true => console.prompt(),
-        false if wish.words.is_empty() => console.pipe(),
-        false => console.one(wish.words, wish.last_from_stdin),
+        false if options.words.is_empty() => console.pipe(),
+        false => console.one(options.words, options.last_from_stdin),
     };
     match done {
         Ok(()) | Err(Stop::Gone) if !console.refused => ExitCode::SUCCESS,

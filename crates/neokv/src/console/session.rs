@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Wish, is};
+use super::{Options, is};
 use crate::client::{Answer, Connection};
 
 /// How often one command is sent on to another node.
@@ -34,14 +34,14 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(wish: &Wish, is_verbose: bool) -> Session {
+    pub fn new(options: &Options, is_verbose: bool) -> Session {
         Session {
-            address: address(&wish.host, wish.port),
-            user: wish.user.clone(),
-            password: wish.password.clone(),
-            db: wish.db,
-            cluster: wish.cluster,
-            resp3: wish.resp3,
+            address: address(&options.host, options.port),
+            user: options.user.clone(),
+            password: options.password.clone(),
+            db: options.db,
+            cluster: options.cluster,
+            resp3: options.resp3,
             in_transaction: false,
             is_verbose,
             connection: None,

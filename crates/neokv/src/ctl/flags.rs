@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use meta::wire::ReplicaMove;
 
-use super::{What, Wish};
+use super::{What, Options};
 
 pub fn command() -> Command {
     let region = || number("region", "REGION", "Number of the region, see `regions`");
@@ -96,7 +96,7 @@ fn number(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 }
 
 /// What the flags ask for, or one line that says what is wrong.
-pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
+pub fn options(matches: &ArgMatches) -> Result<Options, String> {
     let Some((name, sub)) = matches.subcommand() else {
         return Err("ctl: what? (see neokv ctl --help)".into());
     };
@@ -140,7 +140,7 @@ pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
         [Some(certificate), Some(key), Some(authority)] => Some([certificate, key, authority]),
         _ => return Err("--peer-tls-cert, --peer-tls-key and --peer-tls-ca go together".into()),
     };
-    Ok(Wish {
+    Ok(Options {
         peers: addresses,
         tls,
         json: sub.get_flag("json"),

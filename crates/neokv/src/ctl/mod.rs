@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use meta::wire::{Ask, ReplicaMove};
 
-pub use flags::{command, wish};
+pub use flags::{command, options};
 pub use line::{Line, Unanswered};
 
 /// What is asked of which cluster.
-pub struct Wish {
+pub struct Options {
     pub peers: Vec<String>,
     /// Certificate, key, authority.
     pub tls: Option<[String; 3]>,
@@ -47,20 +47,20 @@ pub enum What {
 pub const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Asks, and prints the answer; in one line why there is none.
-pub fn run(wish: Wish) -> Result<(), String> {
-    let line = Line::new(wish.peers, wish.tls).map_err(|why| why.to_string())?;
+pub fn run(options: Options) -> Result<(), String> {
+    let line = Line::new(options.peers, options.tls).map_err(|why| why.to_string())?;
     let told = |why: Unanswered| why.to_string();
     let rows = |ask| line.patient_tables(ask, PATIENCE).map_err(told);
     let order = |ask| line.order(ask, PATIENCE).map_err(told);
-    let text = match wish.what {
+    let text = match options.what {
         What::Nodes => {
             let found = rows(Ask::Nodes(true))?;
-            shown(wish.json, || json::nodes(&found), || tables::nodes(&found))
+            shown(options.json, || json::nodes(&found), || tables::nodes(&found))
         }
         What::Regions => {
             let found = rows(Ask::Regions(true))?;
             shown(
-                wish.json,
+                options.json,
                 || json::regions(&found),
                 || tables::regions(&found),
             )
@@ -68,7 +68,7 @@ pub fn run(wish: Wish) -> Result<(), String> {
         What::Region(id) => {
             let found = rows(Ask::Region(id))?;
             shown(
-                wish.json,
+                options.json,
                 || json::region(&found),
                 || tables::region(&found),
             )
@@ -76,17 +76,17 @@ pub fn run(wish: Wish) -> Result<(), String> {
         What::Operators => {
             let found = rows(Ask::Operators(true))?;
             shown(
-                wish.json,
+                options.json,
                 || json::operators(&found),
                 || tables::operators(&found),
             )
         }
-        What::Digest(of) => return digest::run(&line, of, wish.json),
-        What::TransferLeader(it) => done(wish.json, order(Ask::TransferLeader(it))?),
-        What::AddReplica(it) => done(wish.json, order(Ask::AddReplica(it))?),
-        What::RemoveReplica(it) => done(wish.json, order(Ask::RemoveReplica(it))?),
-        What::Cancel(region) => done(wish.json, order(Ask::Cancel(region))?),
-        What::RemoveNode(node) => done(wish.json, order(Ask::RemoveNode(node))?),
+        What::Digest(of) => return digest::run(&line, of, options.json),
+        What::TransferLeader(it) => done(options.json, order(Ask::TransferLeader(it))?),
+        What::AddReplica(it) => done(options.json, order(Ask::AddReplica(it))?),
+        What::RemoveReplica(it) => done(options.json, order(Ask::RemoveReplica(it))?),
+        What::Cancel(region) => done(options.json, order(Ask::Cancel(region))?),
+        What::RemoveNode(node) => done(options.json, order(Ask::RemoveNode(node))?),
     };
     print!("{text}");
     Ok(())

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{Shape, What, Wish};
+use super::{Shape, What, Options};
 
 const FOLDER: &str = "neokv-cluster";
 
@@ -120,7 +120,7 @@ fn up(dir: Arg) -> Command {
 }
 
 /// What the flags ask for.
-pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
+pub fn options(matches: &ArgMatches) -> Result<Options, String> {
     let Some((name, sub)) = matches.subcommand() else {
         return Err("cluster: what? (see neokv cluster --help)".into());
     };
@@ -149,7 +149,7 @@ pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
         "kill" => What::Kill(number("node").unwrap_or_default()),
         _ => What::Start(number("node").unwrap_or_default()),
     };
-    Ok(Wish {
+    Ok(Options {
         dir: dir.unwrap_or_else(|| FOLDER.into()),
         what,
     })

@@ -23,10 +23,10 @@ mod up;
 
 use std::path::PathBuf;
 
-pub use flags::{command, wish};
+pub use flags::{command, options};
 
 /// What is asked of which playground.
-pub struct Wish {
+pub struct Options {
     pub dir: PathBuf,
     pub what: What,
 }
@@ -52,12 +52,12 @@ pub struct Shape {
 }
 
 /// Does it; the error is for people, and may have several lines.
-pub fn run(wish: Wish) -> Result<(), String> {
-    match wish.what {
-        What::Up(shape) => up::up(&wish.dir, shape),
-        What::Down { wipe } => down::down(&wish.dir, wipe),
-        What::Status { json } => status::status(&wish.dir, json),
-        What::Kill(number) => down::kill(&wish.dir, number),
-        What::Start(number) => up::start(&wish.dir, number),
+pub fn run(options: Options) -> Result<(), String> {
+    match options.what {
+        What::Up(shape) => up::up(&options.dir, shape),
+        What::Down { wipe } => down::down(&options.dir, wipe),
+        What::Status { json } => status::status(&options.dir, json),
+        What::Kill(number) => down::kill(&options.dir, number),
+        What::Start(number) => up::start(&options.dir, number),
     }
 }

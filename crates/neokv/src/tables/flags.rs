@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{What, Wish, drain};
+use super::{What, Options, drain};
 
 pub fn command() -> Command {
     let ask = |name: &'static str, about: &'static str| Command::new(name).about(about);
@@ -124,7 +124,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// What the flags ask for, or one line that says what is wrong.
-pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
+pub fn options(matches: &ArgMatches) -> Result<Options, String> {
     let Some((name, sub)) = matches.subcommand() else {
         return Err("table: what? (see neokv table --help)".into());
     };
@@ -142,7 +142,7 @@ pub fn wish(matches: &ArgMatches) -> Result<Wish, String> {
     if !matches!(port, Some(Ok(1..))) {
         return Err(format!("--address {address}: expected host:port"));
     }
-    Ok(Wish {
+    Ok(Options {
         address,
         password: last.get_one::<String>("password").cloned(),
         json: last.get_flag("json"),

@@ -17,13 +17,13 @@ mod show;
 
 use serde_json::{Value, json};
 
-pub use flags::{command, wish};
+pub use flags::{command, options};
 
 use client::Client;
 use nodes::Nodes;
 
 /// What is asked of whom.
-pub struct Wish {
+pub struct Options {
     pub address: String,
     pub password: Option<String>,
     pub json: bool,
@@ -49,9 +49,9 @@ pub enum What {
 }
 
 /// Asks, and prints the answer; in one line why there is none.
-pub fn run(wish: Wish) -> Result<(), String> {
-    let mut client = Client::connect(&wish.address, wish.password.as_deref())?;
-    let (answer, text) = match wish.what {
+pub fn run(options: Options) -> Result<(), String> {
+    let mut client = Client::connect(&options.address, options.password.as_deref())?;
+    let (answer, text) = match options.what {
         What::Change(words, said) => {
             client.table(&words)?;
             (json!({ "done": said }), format!("{said}\n"))
@@ -85,7 +85,7 @@ pub fn run(wish: Wish) -> Result<(), String> {
         }
         What::Drain { table, seconds } => {
             let mut nodes = Nodes::of(client)?;
-            let said = drain::run(&mut nodes, table.as_deref(), seconds, wish.json)?;
+            let said = drain::run(&mut nodes, table.as_deref(), seconds, options.json)?;
             (json!({ "done": said }), format!("{said}\n"))
         }
         What::DeadList => {
@@ -98,7 +98,7 @@ pub fn run(wish: Wish) -> Result<(), String> {
             (json!({ "done": said }), format!("{said}\n"))
         }
     };
-    match wish.json {
+    match options.json {
         true => println!("{answer:#}"),
         false => print!("{text}"),
     }

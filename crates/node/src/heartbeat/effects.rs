@@ -43,7 +43,7 @@ pub struct NodeReport {
 }
 
 /// What is to be done outside, in the order it is given. At most one of them, the last, has an outcome
-/// that is reported by an event; before that nothing else happens but nudges.
+/// that is reported by an event; before that nothing else happens but heartbeat_triggers.
 #[derive(Debug)]
 pub enum HeartbeatEffect {
     /// Gather how the node stands; then `on_report`.

@@ -281,14 +281,14 @@ fn a_nudge_brings_the_next_heartbeat_forward() {
     let mut node = Node::joined();
     node.beat();
     node.answer(accepted(Vec::new()));
-    node.heartbeats.on_nudge(1_500);
+    node.heartbeats.on_heartbeat_trigger(1_500);
     assert_eq!(node.heartbeats.due_ms(), Some(1_520));
-    node.heartbeats.on_nudge(1_510);
+    node.heartbeats.on_heartbeat_trigger(1_510);
     assert_eq!(node.heartbeats.due_ms(), Some(1_520));
     node.clock_ms = 1_520;
     node.beat();
     // While it waits for an answer, too.
-    node.heartbeats.on_nudge(1_530);
+    node.heartbeats.on_heartbeat_trigger(1_530);
     assert_eq!(node.heartbeats.due_ms(), None);
     node.answer(accepted(Vec::new()));
     assert_eq!(node.heartbeats.due_ms(), Some(1_550));
@@ -329,7 +329,7 @@ fn a_node_that_is_not_wanted_stops_and_asks_no_more() {
             ..answer(standing)
         });
         assert!(matches!(&*effects, [HeartbeatEffect::Stop(why)] if why == "why"));
-        node.heartbeats.on_nudge(1_001);
+        node.heartbeats.on_heartbeat_trigger(1_001);
         assert_eq!(node.heartbeats.due_ms(), None);
         assert!(node.due().is_empty());
     }

@@ -53,7 +53,7 @@ impl<T> MetaMember<T> {
             return;
         }
         self.turn_at_ms = clock_ms + TURN_MS;
-        let proposals = leader.turn(&self.state, clock_ms);
+        let proposals = leader.tick(&self.state, clock_ms);
         out.news.extend(leader.nodes_with_news());
         for command in proposals {
             self.propose(command, Waiting::Nobody, cx, out);

@@ -2,7 +2,7 @@
 //! they ask for.
 //!
 //! ```text
-//!   nudges, clock ─► thread "node" ─► Heartbeats ┬─► reports of the cores ─► back
+//!   heartbeat_triggers, clock ─► thread "node" ─► Heartbeats ┬─► reports of the cores ─► back
 //!                                                ├─► calls of meta ─► answers ─► back
 //!                                                ├─► replicas made, destroyed, ordered ─► back
 //!                                                └─► routes, tables, the log
@@ -28,7 +28,7 @@ use transport::{CallError, Target};
 
 use super::meta_thread::MetaInput;
 use super::regions::{self, Task};
-use super::seats::{self, Identity, ReplicaRecord};
+use super::replica_record::{self, Identity, ReplicaRecord};
 use super::sizes::Sizes;
 use super::tables::take_tables;
 use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
@@ -50,7 +50,7 @@ impl HeartbeatTrigger {
         (HeartbeatTrigger(sender), receiver)
     }
 
-    pub fn nudge(&self) {
+    pub fn trigger_heartbeat(&self) {
         let _ = self.0.send(());
     }
 }
@@ -66,7 +66,7 @@ pub struct Node {
     pub pace: Pace,
     /// Peer addresses given with `--join`.
     pub join: Vec<String>,
-    pub nudges: Receiver<()>,
+    pub heartbeat_triggers: Receiver<()>,
 }
 
 impl Node {
@@ -90,7 +90,7 @@ impl Node {
             durable,
             pace: self.pace,
         };
-        carrier.run(heartbeats.open(), &self.nudges);
+        carrier.run(heartbeats.open(), &self.heartbeat_triggers);
     }
 
     /// Says so if the addresses of `--join` are those of another cluster than the data's: the node
@@ -122,14 +122,14 @@ struct Carrier<'a> {
 }
 
 impl Carrier<'_> {
-    fn run(&self, mut heartbeats: Heartbeats, nudges: &Receiver<()>) {
+    fn run(&self, mut heartbeats: Heartbeats, heartbeat_triggers: &Receiver<()>) {
         let mut sizes = Sizes::default();
         while !self.shared.shutdown.is_asked()
             && let Some(due_ms) = heartbeats.due_ms()
         {
             let wait_ms = due_ms.saturating_sub(clock_ms());
-            match nudges.recv_timeout(Duration::from_millis(wait_ms)) {
-                Ok(()) => heartbeats.on_nudge(clock_ms()),
+            match heartbeat_triggers.recv_timeout(Duration::from_millis(wait_ms)) {
+                Ok(()) => heartbeats.on_heartbeat_trigger(clock_ms()),
                 Err(RecvTimeoutError::Timeout) => self.beat(&mut heartbeats, &mut sizes),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -330,8 +330,8 @@ impl Carrier<'_> {
         self.durable.progress.set_region(place, 0, 0);
         let rows = &self.durable.stores.rows;
         let mut changes = Changes::new();
-        seats::put_gone(&mut changes, id, replica);
-        seats::write(&**rows, &changes, super::pause)?;
+        replica_record::put_gone(&mut changes, id, replica);
+        replica_record::write(&**rows, &changes, super::pause)?;
         rows.remove_region(id, &segments)
             .map_err(|error| error.to_string())?;
         forget_log(&*self.durable.stores.log, id)?;

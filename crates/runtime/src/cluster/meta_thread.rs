@@ -28,7 +28,7 @@ use prost::Message;
 use replica::{LogWrite, Ready, Replica, encode_message};
 use transport::{Reply, Target};
 
-use super::seats::ReplicaRecord;
+use super::replica_record::ReplicaRecord;
 use super::{
     Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, NEWS, clock_ms, leadership, pause,
 };
@@ -226,7 +226,7 @@ impl MetaThread {
         }
         for node in out.news {
             match node == self.cluster.node {
-                true => self.cluster.nudge(),
+                true => self.cluster.trigger_heartbeat(),
                 false => self.cluster.send(node, vec![(NEWS, Bytes::new())]),
             }
         }
@@ -290,7 +290,7 @@ impl MetaThread {
                 match opened {
                     Ok(Some(member)) => {
                         self.cluster.set_meta_report(member.report());
-                        self.cluster.nudge();
+                        self.cluster.trigger_heartbeat();
                         return Some(member);
                     }
                     Ok(None) => {}

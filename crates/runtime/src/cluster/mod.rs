@@ -40,7 +40,7 @@ use meta::route::{Routes, SlotRange};
 use meta::wire::{ReplicaReport, RouteNode};
 use transport::{RaftMessage, Transport};
 
-pub use ::node::replica_record as seats;
+pub use ::node::replica_record;
 pub use ::node::{Newcomers, PATIENCE_MS, Peers, Serving, Unserved, lead, report_of_replica};
 pub(crate) use digests::take_digest;
 pub use peers::Outbox;
@@ -77,7 +77,7 @@ pub struct Cluster {
     meta: Sender<MetaInput>,
     /// How this node's member of meta stands, for the next heartbeat.
     meta_report: Mutex<Option<ReplicaReport>>,
-    nudge: HeartbeatTrigger,
+    heartbeat_trigger: HeartbeatTrigger,
     /// Places whose replica led and does not know who does now.
     lost: Mutex<BTreeSet<Place>>,
     tick_ms: u64,
@@ -193,13 +193,13 @@ impl Cluster {
     }
 
     /// Meta should hear of something soon.
-    pub(crate) fn nudge(&self) {
-        self.nudge.nudge();
+    pub(crate) fn trigger_heartbeat(&self) {
+        self.heartbeat_trigger.trigger_heartbeat();
     }
 
     pub fn stop(&self) {
         self.tell_meta(MetaInput::Stop);
-        self.nudge();
+        self.trigger_heartbeat();
         self.transport.stop();
     }
 }

@@ -191,7 +191,7 @@ impl Handler for PeerHandler {
         let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
         for message in messages {
             if message.region == NEWS {
-                cluster.nudge();
+                cluster.trigger_heartbeat();
                 continue;
             }
             if message.region == META_REGION {

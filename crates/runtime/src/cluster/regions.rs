@@ -1,7 +1,7 @@
 //! Replicas come to this node and leave it.
 //!
 //! ```text
-//!   order: create ─► seat kept, on disk ─► opened, at a free place ─► its core ─► slots lead there
+//!   order: create ─► record kept, on disk ─► opened, at a free place ─► its core ─► slots lead there
 //!   order: destroy ─► taken from its core ─► "gone" kept, on disk ─► rows and log removed
 //! ```
 //!
@@ -16,7 +16,7 @@ use base::cluster::RegionId;
 use keyspace::rows::{Changes, Family, State, Tier, layout};
 use node::{Open, Pace, Progress, forget_log, has_log};
 
-use super::seats::{self, ReplicaRecord};
+use super::replica_record::{self, ReplicaRecord};
 use super::snapshots::Done;
 use super::{Cluster, clock_ms};
 use crate::cores::{Core, Message, NOWHERE, Place, Region, RegionBox};
@@ -67,33 +67,33 @@ impl Table {
     }
 }
 
-/// Before replicas that meta has ordered are opened: their seats are on disk, and nothing else of their regions is.
-pub fn prepare(stores: &Stores, seats: &[ReplicaRecord]) -> Result<(), String> {
+/// Before replicas that meta has ordered are opened: their records are on disk, and nothing else of their regions is.
+pub fn prepare(stores: &Stores, records: &[ReplicaRecord]) -> Result<(), String> {
     let rows = &*stores.rows;
     let mut changes = Changes::new();
-    for seat in seats {
-        clear(stores, seat)?;
-        seat.put(&mut changes);
+    for record in records {
+        clear(stores, record)?;
+        record.put(&mut changes);
     }
-    seats::write(rows, &changes, super::pause)?;
-    let state = |seat: &ReplicaRecord| {
-        let descriptor = seat.descriptor.to_bytes().into();
+    replica_record::write(rows, &changes, super::pause)?;
+    let state = |record: &ReplicaRecord| {
+        let descriptor = record.descriptor.to_bytes().into();
         let state = State {
             descriptor,
             ..State::default()
         };
-        (seat.region(), state)
+        (record.region(), state)
     };
-    let states: Vec<_> = seats.iter().map(state).collect();
+    let states: Vec<_> = records.iter().map(state).collect();
     rows.create_regions(&states)
         .map_err(|error| error.to_string())?;
-    seats::keep(rows)
+    replica_record::keep(rows)
 }
 
 /// What a replica of the region that was destroyed here has left, if the node died in the middle of that: the next one
 /// would take state and log for its own.
-fn clear(stores: &Stores, seat: &ReplicaRecord) -> Result<(), String> {
-    let (region, log) = (seat.region(), &*stores.log);
+fn clear(stores: &Stores, record: &ReplicaRecord) -> Result<(), String> {
+    let (region, log) = (record.region(), &*stores.log);
     let mut is_left = has_log(log, region)?;
     let key = layout::state_key(region);
     let found = stores
@@ -101,7 +101,7 @@ fn clear(stores: &Stores, seat: &ReplicaRecord) -> Result<(), String> {
         .get(Family::Info, &key, Tier::All, &mut |_| is_left = true);
     found.map_err(|error| format!("the store cannot be read: {error:?}"))?;
     if is_left {
-        let removed = stores.rows.remove_region(region, &seat.descriptor.segments);
+        let removed = stores.rows.remove_region(region, &record.descriptor.segments);
         removed.map_err(|error| error.to_string())?;
         forget_log(log, region)?;
     }
@@ -111,7 +111,7 @@ fn clear(stores: &Stores, seat: &ReplicaRecord) -> Result<(), String> {
 /// Opens a replica from what the stores have of it.
 pub fn open(
     stores: &Stores,
-    seat: &ReplicaRecord,
+    record: &ReplicaRecord,
     place: Place,
     progress: &Arc<Progress>,
     pace: Pace,
@@ -126,7 +126,7 @@ pub fn open(
         clock_ms: clock_ms(),
         seed,
     };
-    open.region(seat, place, |config| {
+    open.region(record, place, |config| {
         // One that no frame between nodes could carry would stop the region.
         config.max_entry_bytes = super::start::FRAME_BYTES - (1 << 20);
     })
@@ -134,19 +134,19 @@ pub fn open(
 
 impl Cluster {
     /// The slots of a replica lead to its place from now on.
-    pub fn lead_slots(&self, seat: &ReplicaRecord, place: Place) {
-        if seat.descriptor.member(seat.replica).is_none() {
+    pub fn lead_slots(&self, record: &ReplicaRecord, place: Place) {
+        if record.descriptor.member(record.replica).is_none() {
             return; // no member yet: others have to answer
         }
-        for segment in &seat.descriptor.segments {
+        for segment in &record.descriptor.segments {
             let slots = segment.slots();
             self.places.set(*slots.start(), *slots.end(), place);
         }
     }
 
     /// The slots of a place lead nowhere.
-    pub fn drop_slots(&self, seat: &ReplicaRecord, place: Place) {
-        for segment in &seat.descriptor.segments {
+    pub fn drop_slots(&self, record: &ReplicaRecord, place: Place) {
+        for segment in &record.descriptor.segments {
             for slot in segment.slots() {
                 if self.places.of_slot(slot) == place {
                     self.places.set(slot, slot, NOWHERE);
@@ -160,8 +160,8 @@ impl Core {
     /// A replica begins to be here.
     pub(crate) fn on_add(self: &Rc<Self>, region: RegionBox) {
         let id = region.id;
-        if let (Some(cluster), Some(seat)) = (&self.shared.cluster, seat_of(&region)) {
-            cluster.lead_slots(seat, id);
+        if let (Some(cluster), Some(record)) = (&self.shared.cluster, record_of(&region)) {
+            cluster.lead_slots(record, id);
         }
         self.regions.borrow_mut().add(region);
         self.drive(id);
@@ -180,7 +180,7 @@ impl Core {
             self.on_regions(|regions, cx, out| regions.remove_replica(id, order, cx, out));
         match removed {
             Some(region) => {
-                if let (Some(cluster), Some(record)) = (&self.shared.cluster, seat_of(&region)) {
+                if let (Some(cluster), Some(record)) = (&self.shared.cluster, record_of(&region)) {
                     cluster.drop_slots(record, id);
                 }
                 let _ = done.send(true);
@@ -192,7 +192,7 @@ impl Core {
     }
 }
 
-fn seat_of(region: &Region) -> Option<&ReplicaRecord> {
+fn record_of(region: &Region) -> Option<&ReplicaRecord> {
     let member = region.member.as_deref()?;
     Some(&member.peers.as_deref()?.record)
 }
@@ -267,7 +267,7 @@ impl From<Task> for Message {
 
 #[cfg(test)]
 mod tests {
-    use base::cluster::{Descriptor, Epoch, Member as SeatOf, Role, Segment};
+    use base::cluster::{Descriptor, Epoch, Member as RecordMember, Role, Segment};
     use keyspace::rows::{
         MapStore, RegionError, RowError, RowSource, RowStore, StoreStats, WriteError,
     };
@@ -353,7 +353,7 @@ mod tests {
         rows.write(&[&changes]).expect("a map");
     }
 
-    /// The seat was given up, and the node died before state and log had gone.
+    /// The record was given up, and the node died before state and log had gone.
     #[test]
     fn a_replica_takes_over_nothing_of_one_that_was_destroyed() {
         let (rows, log) = (Rows(MapStore::default()), MapLog::new());
@@ -385,19 +385,19 @@ mod tests {
             log: Arc::new(log),
             feed: false,
         };
-        let seat = ReplicaRecord {
+        let record = ReplicaRecord {
             descriptor: Descriptor {
                 region: 1,
                 epoch: Epoch::FIRST,
                 segments: Vec::new(),
-                members: vec![SeatOf::new(12, 1, Role::Learner)],
+                members: vec![RecordMember::new(12, 1, Role::Learner)],
             },
             replica: 12,
             ..ReplicaRecord::default()
         };
-        prepare(&stores, std::slice::from_ref(&seat)).expect("room");
+        prepare(&stores, std::slice::from_ref(&record)).expect("room");
         let progress = Arc::new(Progress::new(1));
-        let opened = open(&stores, &seat, 0, &progress, Pace::default(), 1).expect("a replica");
+        let opened = open(&stores, &record, 0, &progress, Pace::default(), 1).expect("a replica");
         let replica = &opened.member.as_ref().expect("a member").replica;
         let numbers = (
             replica.applied_index(),

@@ -4,7 +4,7 @@
 //!   who am I?  "self" row ─► known: serve at once, tell meta aside
 //!              none, --cluster-init ─► found a cluster: node 1, the only member of meta
 //!              none, --join ─► ask until meta gives an id
-//!   then: transport, replicas from their seats, cores, meta member, heartbeats
+//!   then: transport, replicas from their records, cores, meta member, heartbeats
 //! ```
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -20,7 +20,7 @@ use super::heartbeats::{HeartbeatTrigger, Node, ask_to_join};
 use super::meta_thread::MetaThread;
 use super::peers::PeerHandler;
 use super::regions::{self, MOST_PLACES};
-use super::seats::{self, Identity};
+use super::replica_record::{self, Identity};
 use super::snapshots;
 use super::{Cluster, Table, clock_ms};
 use crate::Shared;
@@ -75,7 +75,7 @@ pub fn open_cluster(
     let progress = Arc::new(Progress::new(MOST_PLACES));
     let places = Arc::new(Places::default());
     let pace = pace(&settings);
-    let (nudge, nudges) = HeartbeatTrigger::channel();
+    let (heartbeat_trigger, heartbeat_triggers) = HeartbeatTrigger::channel();
     let (meta, meta_inbox) = std::sync::mpsc::channel();
     let cluster = Arc::new(Cluster {
         id: identity.cluster,
@@ -88,7 +88,7 @@ pub fn open_cluster(
         digests: Default::default(),
         meta,
         meta_report: Default::default(),
-        nudge,
+        heartbeat_trigger,
         lost: Default::default(),
         tick_ms: pace.tick_ms,
         heard_tables: Default::default(),
@@ -98,14 +98,14 @@ pub fn open_cluster(
     let map = Map::of_cluster(cores, places);
     let mut owned_by_core: Vec<Vec<Box<Region>>> = (0..cores).map(|_| Vec::new()).collect();
     let mut alive = Vec::new();
-    for seat in seats::records(rows).map_err(wrong)? {
-        let Some(place) = cluster.table.take(seat.region()) else {
+    for record in replica_record::records(rows).map_err(wrong)? {
+        let Some(place) = cluster.table.take(record.region()) else {
             return Err(wrong("this node has no room for its replicas".into()));
         };
-        let region = regions::open(&stores, &seat, place, &progress, pace, random_seed());
+        let region = regions::open(&stores, &record, place, &progress, pace, random_seed());
         let region = region.map_err(wrong)?;
         alive.extend(region.space.alive());
-        cluster.lead_slots(&seat, place);
+        cluster.lead_slots(&record, place);
         if let Some(owned) = owned_by_core.get_mut(map.core_of(place)) {
             owned.push(region);
         }
@@ -148,7 +148,7 @@ pub fn open_cluster(
         profile,
         pace,
         join,
-        nudges,
+        heartbeat_triggers,
     };
     threads.push(spawn("node", move || node.run())?);
     Ok(Opened {

@@ -79,7 +79,7 @@ async fn hear_of(
     until: Instant,
 ) -> Result<(), Refusal> {
     if shared.catalogue_version() < version {
-        cluster.nudge();
+        cluster.trigger_heartbeat();
     }
     while shared.catalogue_version() < version {
         if Instant::now() >= until {

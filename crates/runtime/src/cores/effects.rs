@@ -481,7 +481,7 @@ impl Host for Core {
         }
         if ready.became_leader.is_some() {
             // Everybody should hear of it soon.
-            cluster.nudge();
+            cluster.trigger_heartbeat();
         }
         if ready.lost_leadership && is_leaderless {
             cluster.set_lost(place, true);
@@ -491,7 +491,7 @@ impl Host for Core {
     fn on_members(&self, place: Place, _index: u64, record: &ReplicaRecord) {
         if let Some(cluster) = &self.shared.cluster {
             cluster.lead_slots(record, place);
-            cluster.nudge();
+            cluster.trigger_heartbeat();
         }
     }
 

@@ -113,7 +113,7 @@ impl Connection {
         encode_args(&args, &mut request);
         if matches!(row.run, Run::Block(_)) {
             return self
-                .block_away(address, slot.unwrap_or_default(), &request)
+                .block_remote(address, slot.unwrap_or_default(), &request)
                 .await;
         }
         let (is_write, session) = (row.is_write(), &mut self.work.session);
@@ -156,7 +156,7 @@ impl Connection {
 
     /// BLPOP and its kin, at another node: the reply, the end of the client, or a word of another
     /// client to stop waiting.
-    async fn block_away(&mut self, address: &str, slot: Slot, request: &[u8]) -> Result<(), Ended> {
+    async fn block_remote(&mut self, address: &str, slot: Slot, request: &[u8]) -> Result<(), Ended> {
         self.flush().await?;
         let session = &mut self.work.session;
         let core = session.core.clone();
@@ -175,22 +175,22 @@ impl Connection {
         client.take_unblock();
         client.blocked.store(true, Ordering::Release);
         core.stats().blocked_clients.add(1);
-        let end = self.wait_away(&mut upstream, address, slot).await;
+        let end = self.wait_remote(&mut upstream, address, slot).await;
         core.stats().blocked_clients.sub(1);
         client.blocked.store(false, Ordering::Release);
         core.begin_batch();
         match end {
-            EndAway::Served(reply) => {
+            EndRemote::Served(reply) => {
                 self.work.session.upstreams().give(address, upstream);
                 self.work.out.raw(&reply);
             }
-            EndAway::Lost => core.refuse(&in_doubt(), &mut self.work.out),
-            EndAway::Gone => return Err(Ended),
+            EndRemote::Lost => core.refuse(&in_doubt(), &mut self.work.out),
+            EndRemote::Gone => return Err(Ended),
         }
         Ok(())
     }
 
-    async fn wait_away(&mut self, upstream: &mut Upstream, address: &str, slot: Slot) -> EndAway {
+    async fn wait_remote(&mut self, upstream: &mut Upstream, address: &str, slot: Slot) -> EndRemote {
         let session = &self.work.session;
         let (client, core) = (session.client.clone(), session.core.clone());
         let introduction = session.introduction();
@@ -202,10 +202,10 @@ impl Connection {
         let mut unblocking = Unblocking(None);
         poll_fn(|cx| {
             if let Poll::Ready(received) = reply.as_mut().poll(cx) {
-                return Poll::Ready(received.map_or(EndAway::Lost, EndAway::Served));
+                return Poll::Ready(received.map_or(EndRemote::Lost, EndRemote::Served));
             }
             if client.is_killed() {
-                return Poll::Ready(EndAway::Gone);
+                return Poll::Ready(EndRemote::Gone);
             }
             if let Some(how) = client.take_unblock() {
                 let (address, introduction) = (address.to_string(), introduction.clone());
@@ -223,7 +223,7 @@ impl Connection {
                     (false, _) => deposed = None,
                     (true, None) => deposed = Some(Instant::now()),
                     (true, Some(since)) if since.elapsed() > Duration::from_secs(2) => {
-                        return Poll::Ready(EndAway::Lost);
+                        return Poll::Ready(EndRemote::Lost);
                     }
                     (true, Some(_)) => {}
                 }
@@ -231,7 +231,7 @@ impl Connection {
             while input.buffer.len() < 1024 * 1024 {
                 input.make_room(&core);
                 match socket.poll_fill(cx, &mut input.buffer) {
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(EndAway::Gone),
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(EndRemote::Gone),
                     Poll::Ready(Ok(_)) => {}
                     Poll::Pending => break,
                 }
@@ -243,7 +243,7 @@ impl Connection {
 }
 
 /// What ended waiting at another node.
-enum EndAway {
+enum EndRemote {
     Served(Bytes),
     /// Nobody knows what became of it.
     Lost,
@@ -316,7 +316,7 @@ impl Session {
     }
 
     /// WATCH, if another node leads the slot: its reply; `None` to watch here.
-    pub async fn watch_away(
+    pub async fn watch_remote(
         &mut self,
         slot: Slot,
         args: &Args<'_>,
@@ -394,17 +394,17 @@ impl Session {
         let Some(cluster) = self.shared().cluster.clone() else {
             return Ok(None);
         };
-        let away = self.watched_elsewhere.take();
-        let Some(slot) = multi.slot.or(away.as_ref().map(|it| it.slot)) else {
+        let remote = self.watched_elsewhere.take();
+        let Some(slot) = multi.slot.or(remote.as_ref().map(|it| it.slot)) else {
             return Ok(None);
         };
-        if let Some(away) = &away {
-            if away.slot != slot {
+        if let Some(remote) = &remote {
+            if remote.slot != slot {
                 return Err(Refusal::new(
                     "CROSSSLOT Keys in request don't hash to the same slot",
                 ));
             }
-            if watched || !self.upstreams().has(&away.address, away.serial) {
+            if watched || !self.upstreams().has(&remote.address, remote.serial) {
                 reply.null_array(); // nobody knows what became of the keys
                 return Ok(Some(()));
             }
@@ -416,8 +416,8 @@ impl Session {
         let until = self.patience();
         let mut hint = hint;
         while Instant::now() < until {
-            let address = match (&away, hint.take().filter(|it| !cluster.is_me(it))) {
-                (Some(away), _) => away.address.clone(),
+            let address = match (&remote, hint.take().filter(|it| !cluster.is_me(it))) {
+                (Some(remote), _) => remote.address.clone(),
                 (None, Some(address)) => address,
                 (None, None) => match cluster.leads(slot) {
                     Leads::There(address) => address,
@@ -442,7 +442,7 @@ impl Session {
                     reply.raw(answer);
                     return Ok(Some(()));
                 }
-                _ if away.is_some() => {
+                _ if remote.is_some() => {
                     reply.null_array();
                     return Ok(Some(()));
                 }

@@ -7,7 +7,7 @@
 //! ```
 
 mod elsewhere;
-mod everywhere;
+mod all_nodes;
 mod forwards;
 mod upstream;
 

@@ -31,7 +31,7 @@ pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> 
             return Err(format!("region {id} has plans: {:?}", region.plans));
         }
         for node in nodes.iter().filter(|node| node.status == Status::Up) {
-            let seat = match id {
+            let record = match id {
                 0 => node.meta.as_ref().map(|member| member.record()),
                 _ => node.record(id),
             };
@@ -39,20 +39,20 @@ pub fn check(state: &State, nodes: &[Node], regions: u64) -> Result<(), String> 
                 .heartbeats
                 .as_ref()
                 .and_then(|driver| descriptor.member_on(driver.node_id()));
-            match (seat, ours) {
+            match (record, ours) {
                 (None, None) => {}
-                (Some(seat), Some(ours)) if seat.replica == ours.replica => {
-                    if seat.descriptor != *descriptor {
+                (Some(record), Some(ours)) if record.replica == ours.replica => {
+                    if record.descriptor != *descriptor {
                         return Err(format!(
                             "region {id}: meta has {descriptor:?}, replica {} has {:?}",
-                            seat.replica, seat.descriptor
+                            record.replica, record.descriptor
                         ));
                     }
                 }
-                (Some(seat), _) => {
+                (Some(record), _) => {
                     return Err(format!(
                         "region {id}: replica {} is left over",
-                        seat.replica
+                        record.replica
                     ));
                 }
                 (None, Some(ours)) => {

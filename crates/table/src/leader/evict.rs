@@ -21,7 +21,7 @@ pub struct Evict {
 }
 
 impl Evict {
-    pub(super) fn turn(&mut self, limits: &Limits, rows: &Rows, out: &mut Vec<Action>) {
+    pub(super) fn tick(&mut self, limits: &Limits, rows: &Rows, out: &mut Vec<Action>) {
         if rows.bytes() <= limits.soft_bytes {
             return;
         }

@@ -120,7 +120,7 @@ impl Loads {
         Ok(())
     }
 
-    pub(super) fn turn(&mut self, limits: &Limits, rows: &Rows, now: u64, out: &mut Vec<Action>) {
+    pub(super) fn tick(&mut self, limits: &Limits, rows: &Rows, now: u64, out: &mut Vec<Action>) {
         while let Some((deadline, ticket, id)) = self.deadlines.pop_first() {
             if deadline > now {
                 self.deadlines.insert((deadline, ticket, id));

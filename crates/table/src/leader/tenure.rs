@@ -37,7 +37,7 @@ impl Tenure {
     }
 
     /// `has_work`: a region where there is nothing to write or to evict lets its lease run out, and stays quiet.
-    pub(super) fn turn(
+    pub(super) fn tick(
         &mut self,
         limits: &Limits,
         rows: &Rows,

@@ -111,7 +111,7 @@ impl Waits {
         }
     }
 
-    pub(super) fn turn(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
+    pub(super) fn tick(&mut self, rows: &Rows, now: u64, out: &mut Vec<Action>) {
         let before = self.drains.len();
         self.drains.retain(|wait| {
             let is_meant = |id: &RowId| wait.table.is_none_or(|table| table == id.table);

@@ -177,7 +177,7 @@ impl Writeback {
     }
 
     /// Sends what is due; only while the lease is ours. `hurry`: somebody waits for it.
-    pub(super) fn turn(
+    pub(super) fn tick(
         &mut self,
         limits: &Limits,
         rows: &Rows,

@@ -194,7 +194,7 @@ impl World {
                 0..35 => self.client(),
                 35..55 => self.commit_some(),
                 55..70 => self.statement(),
-                70..90 => self.turn(),
+                70..90 => self.tick(),
                 90..93 => self.catch_up(),
                 93 => self.restart(),
                 94 => self.sql.down = self.dice.once_in(2),
@@ -214,7 +214,7 @@ impl World {
         self.zombie = None;
         for round in 0..4000 {
             self.clock += 10;
-            self.turn();
+            self.tick();
             while !self.pending.is_empty() {
                 self.commit();
             }
@@ -248,7 +248,7 @@ impl World {
             .leader
             .drain(rows, None, 1, u64::MAX, self.clock)
             .unwrap();
-        self.office.leader.turn(rows, self.clock, &mut out);
+        self.office.leader.tick(rows, self.clock, &mut out);
         self.obey(out, false);
         assert!(
             self.drained,

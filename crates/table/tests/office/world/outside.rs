@@ -133,11 +133,11 @@ impl World {
         self.obey(out, false);
     }
 
-    pub(super) fn turn(&mut self) {
+    pub(super) fn tick(&mut self) {
         let mut out = Vec::new();
         let office = &mut self.office;
         let rows = &mut self.replicas[office.node].rows;
-        office.leader.turn(rows, self.clock, &mut out);
+        office.leader.tick(rows, self.clock, &mut out);
         self.obey(out, false);
         let mut out = Vec::new();
         if let Some(zombie) = &mut self.zombie {
@@ -149,7 +149,7 @@ impl World {
                 let waited = false;
                 rows.run(self.clock, Entry::Lease { lease, waited });
             }
-            zombie.leader.turn(rows, self.clock, &mut out);
+            zombie.leader.tick(rows, self.clock, &mut out);
         }
         self.obey(out, true);
         if self.plant == Plant::LateLoad && self.dice.once_in(10) && !self.old_loads.is_empty() {

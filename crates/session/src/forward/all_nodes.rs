@@ -27,11 +27,11 @@ const NODE_MASK: u64 = (1 << (64 - NODE_SHIFT)) - 1;
 const SILENT: Duration = Duration::from_secs(30);
 
 impl Connection {
-    pub(crate) async fn run_everywhere(&mut self, stat: usize) -> Result<(), Ended> {
+    pub(crate) async fn run_on_all_nodes(&mut self, stat: usize) -> Result<(), Ended> {
         let core = self.work.session.core.clone();
         let row = core.shared.commands.row(stat);
         if row.keys == Keys::Cursor {
-            self.scan_everywhere(stat).await;
+            self.scan_all_nodes(stat).await;
             return Ok(());
         }
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
@@ -81,7 +81,7 @@ impl Connection {
 
     /// As [`Connection::scan`], a node that ends before COUNT keys are found is followed by the next at
     /// once.
-    async fn scan_everywhere(&mut self, stat: usize) {
+    async fn scan_all_nodes(&mut self, stat: usize) {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let core = self.work.session.core.clone();
