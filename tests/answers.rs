@@ -243,7 +243,7 @@ fn what_tools_ask_of_a_server_alone() {
 fn wait_on_a_node_alone_answers_at_once() {
     for server in [Server::neokv(2), Server::durable(2, &[])] {
         let mut link = link(&server);
-        link.set_patience(Duration::from_secs(10));
+        link.set_timeout(Duration::from_secs(10));
         for line in ["WAIT 1 0", "WAIT 0 0", "WAIT 5 100000", "WAIT -1 0"] {
             link.say("SET k v");
             assert_eq!(link.say(line), "0", "{line}");
@@ -287,7 +287,7 @@ fn waitaof_knows_what_is_on_disk() {
 
     let server = Server::durable(2, &[]);
     let mut link = link(&server);
-    link.set_patience(Duration::from_secs(20));
+    link.set_timeout(Duration::from_secs(20));
     assert_eq!(link.say("WAITAOF 1 0 0"), "[1 0]");
     link.say("SET k v");
     assert_eq!(link.say("WAITAOF 1 3 0"), "[1 0]");

@@ -201,7 +201,7 @@ fn other_waits(address: &str, tag: &str, rounds: usize) {
     }
 }
 
-/// Many take from one list, with short patience, while others fill it: nothing is lost, nothing comes twice.
+/// Many take from one list, with short timeout, while others fill it: nothing is lost, nothing comes twice.
 fn queue(address: &str, tag: &str) {
     const EACH: usize = 400;
     let key = format!("{{{tag}}}queue");

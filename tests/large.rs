@@ -22,8 +22,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let patience = Some(Duration::from_secs(60));
-    stream.set_read_timeout(patience).unwrap();
+    let timeout = Some(Duration::from_secs(60));
+    stream.set_read_timeout(timeout).unwrap();
     stream
 }
 

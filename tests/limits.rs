@@ -21,8 +21,8 @@ impl Client {
 
     fn at(address: IpAddr, server: &Server) -> Client {
         let stream = TcpStream::connect((address, server.port)).unwrap();
-        let patience = Some(Duration::from_secs(5));
-        stream.set_read_timeout(patience).unwrap();
+        let timeout = Some(Duration::from_secs(5));
+        stream.set_read_timeout(timeout).unwrap();
         Client(stream)
     }
 

@@ -17,14 +17,14 @@ use process::Server;
 use serde_json::Value as Json;
 use trio::{Link, Trio};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn link(port: u16) -> Link {
     Link::open(&format!("127.0.0.1:{port}")).unwrap()
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;
@@ -342,7 +342,7 @@ fn a_pipe_that_nobody_empties_stops_nobody() {
         std::thread::spawn(move || out.lines().all(|line| send.send(line.unwrap()).is_ok()));
         let (mut written, mut left_out) = (0, 0);
         while written + left_out < TOO_MANY {
-            let line = lines.recv_timeout(PATIENCE);
+            let line = lines.recv_timeout(TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("{written} written, {left_out} left out"));
             written += u64::from(line.contains(&text));
             left_out += match line.contains("log lines were left out") {

@@ -30,7 +30,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("sqlite3 ", &["alice|2|Alice|150"]),
 ];
 const INSIDE: &str = "NEOKV_README_FOLDER";
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Block {
     line: usize,
@@ -270,7 +270,7 @@ impl Typist {
         let begun = Instant::now();
         while !pongs(port) {
             let ended = server.try_wait().unwrap();
-            if ended.is_some() || begun.elapsed() > PATIENCE {
+            if ended.is_some() || begun.elapsed() > TIMEOUT {
                 let log = fs::read_to_string(log).unwrap();
                 panic!("README.md line {}: {line}: {ended:?}\n{log}", block.line);
             }
@@ -289,7 +289,7 @@ impl Typist {
         assert!(told.unwrap().success());
         let begun = Instant::now();
         while server.try_wait().unwrap().is_none() {
-            assert!(begun.elapsed() < PATIENCE, "the server does not end");
+            assert!(begun.elapsed() < TIMEOUT, "the server does not end");
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -300,7 +300,7 @@ fn pongs(port: u16) -> bool {
         return false;
     };
     let mut reply = [0; 7];
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(b"PING\r\n").is_ok()
         && stream.read_exact(&mut reply).is_ok()
         && reply == *b"+PONG\r\n"

@@ -557,7 +557,7 @@ fn deadlines_are_kept_and_hold_up_nobody() {
             "{:?}",
             begin.elapsed()
         );
-        // With patience it is done. What was given up may be done as well, and later.
+        // With timeout it is done. What was given up may be done as well, and later.
         let version = users.set("alice", [("age", 4)]).await.unwrap();
         assert!(version >= 2);
         assert_eq!(

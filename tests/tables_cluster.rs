@@ -135,7 +135,7 @@ fn a_drop_that_keeps_sql_waits_for_every_leader() {
         .map(|leader| (leader + 1) % 3)
         .unwrap();
     let mut link = trio.link(asked);
-    link.set_patience(std::time::Duration::from_secs(60));
+    link.set_timeout(std::time::Duration::from_secs(60));
     let told = link.say("ROW.TABLE DROP users KEEPSQL");
     assert!(told.starts_with("-ERR nothing was dropped"), "{told}");
     assert_eq!(say(&trio, "users:u1", "HGET users:u1 age"), "100");

@@ -29,8 +29,8 @@ fn client(server: &Server) -> Connection {
 fn client_at(port: u16) -> Connection {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let connection = client.get_connection().unwrap();
-    let patience = Some(Duration::from_secs(60));
-    connection.set_read_timeout(patience).unwrap();
+    let timeout = Some(Duration::from_secs(60));
+    connection.set_read_timeout(timeout).unwrap();
     connection
 }
 

@@ -17,7 +17,7 @@ use crate::wire::Value;
 pub const REDIS_PORT: u16 = 7000;
 pub const PEER_PORT: u16 = 17000;
 /// Long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How the nodes of a cluster are started.
 #[derive(Clone)]
@@ -207,7 +207,7 @@ impl Cluster {
     /// Starts a node that is down, and waits until it answers anything at all.
     pub fn restart(&mut self, number: usize) {
         self.spawn(number);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.ended(number) {
                 panic!("node {number} ended ({status})\n{}", self.log_tail(number));
@@ -324,7 +324,7 @@ impl Cluster {
     /// SIGTERM, and waits for its end.
     pub fn stop(&mut self, number: usize) {
         self.signal(number, "TERM");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.ended(number).is_none() {
             assert!(Instant::now() < deadline, "node {number} does not stop");
             std::thread::sleep(Duration::from_millis(10));
@@ -502,14 +502,14 @@ impl Cluster {
 
     /// Waits until something holds; panics with the last reason, and where the logs are.
     pub fn until(&self, what: &str, mut check: impl FnMut(&Cluster) -> Result<(), String>) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let Err(why) = check(self) else {
                 return;
             };
             assert!(
                 Instant::now() < deadline,
-                "not within {PATIENCE:?}: {what}; {why}"
+                "not within {TIMEOUT:?}: {what}; {why}"
             );
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use script::{Action, Expected, Script, Step};
-use target::{PATIENCE, Request, Target};
+use target::{TIMEOUT, Request, Target};
 use wire::Value;
 
 /// What the target is allowed to leave out.
@@ -213,7 +213,7 @@ fn tells_of_memory(line: &str) -> bool {
 
 /// Sends and receives, once or until it is as expected; `None` if no reply is to be read now.
 fn exchange(step: &Step, client: usize, target: &mut dyn Target) -> io::Result<Option<Value>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if matches!(step.expected, Some(Expected::Blocked)) {
             target.before_block(client)?;

@@ -9,7 +9,7 @@ use base::slot::slot_of;
 use resp::{Args, Parsed, RequestLimits, RequestParser, Span};
 use server::Commands;
 
-use super::target::{Live, PATIENCE, Request, Target};
+use super::target::{Live, TIMEOUT, Request, Target};
 use super::wire::Value;
 
 const TAG: &[u8] = b"{~}";
@@ -152,7 +152,7 @@ impl Target for Tagged {
 
     fn await_blocked(&mut self, client: usize) -> io::Result<()> {
         self.inner.await_blocked(client)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !(self.waits_there)() {
             if Instant::now() > deadline {
                 return Err(io::Error::other("client does not block at the leader"));

@@ -12,7 +12,7 @@ use resp::{Args, Protocol, Reply, Span};
 use super::wire::{self, Value};
 
 /// How long a reply or a condition may take before it counts as missing.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub trait Target {
     fn send(&mut self, client: usize, bytes: Request<'_>) -> io::Result<()>;
@@ -197,7 +197,7 @@ impl Connection {
     fn open(address: &str) -> io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Connection {
             stream: BufReader::new(stream),
             id: None,
@@ -275,7 +275,7 @@ impl Target for Live {
 
     fn await_blocked(&mut self, client: usize) -> io::Result<()> {
         let id = self.client(client)?.id.unwrap_or_default().to_string();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let Value::Bulk(line) = self.control.ask(&["CLIENT", "LIST", "ID", &id])? else {
                 return Err(io::Error::other("CLIENT LIST ID: not a bulk string"));

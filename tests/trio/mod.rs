@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::wire::{self, Value};
 
 pub const PORT: u16 = 7000;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Trio {
     folder: PathBuf,
@@ -110,7 +110,7 @@ impl Trio {
     }
 
     pub fn until(&self, what: &str, mut is_so: impl FnMut(&Trio) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !is_so(self) {
             assert!(Instant::now() < deadline, "{what}: never\n{}", self.logs());
             std::thread::sleep(Duration::from_millis(20));
@@ -207,7 +207,7 @@ impl Trio {
     /// Waits for the end of a process that was asked to end.
     pub fn ended(&mut self, node: usize) -> bool {
         let mut child = self.nodes[node].take().expect("it runs");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = child.try_wait().expect("its status") {
                 return status.success();
@@ -266,8 +266,8 @@ impl Link {
     }
 
     /// For how long an answer is waited for.
-    pub fn set_patience(&self, patience: Duration) {
-        let set = self.stream.get_ref().set_read_timeout(Some(patience));
+    pub fn set_timeout(&self, timeout: Duration) {
+        let set = self.stream.get_ref().set_read_timeout(Some(timeout));
         set.expect("a time that is not zero");
     }
 

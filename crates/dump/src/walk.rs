@@ -16,7 +16,7 @@ use crate::snapshotting::{Chunks, Walk};
 const SLICE: Duration = Duration::from_micros(500);
 const PAUSE: Duration = Duration::from_millis(1);
 /// A wait is cut into such pieces to notice that the save is given up.
-const PATIENCE: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Starts the walk of a core. One save at a time.
 pub fn start_walk(core: &Rc<Core>, walk: Walk) {
@@ -47,7 +47,7 @@ async fn run(core: Rc<Core>, walk: Walk) {
             let until = Instant::now() + delay;
             while !run.is_given_up() && Instant::now() < until {
                 let rest = until.saturating_duration_since(Instant::now());
-                tokio::time::sleep(rest.min(PATIENCE)).await;
+                tokio::time::sleep(rest.min(TIMEOUT)).await;
             }
         } else if core.last_command_at() != tick {
             tokio::time::sleep(PAUSE).await;

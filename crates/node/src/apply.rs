@@ -129,7 +129,7 @@ impl Region {
                     if let Some(proposal) = proposal {
                         more_due |= proposal.expires_full;
                         let batches = proposal.batches.into_iter();
-                        out.settled
+                        out.finished
                             .extend(batches.map(|batch| (batch, Outcome::Done)));
                         if let Some(effects) = proposal.effects {
                             out.batch_outcomes.push((effects.from, effects.ticket, BatchOutcome::Committed));

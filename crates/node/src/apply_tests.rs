@@ -163,8 +163,8 @@ fn a_write_is_settled_when_its_entry_is_in_the_log() {
     let mut one = OneRegion::new();
     let batch = one.set(b"k");
     let out = one.on(|owned, _, _| assert!(owned.enqueue(batch).is_none()));
-    let [(batch, outcome)] = &out.settled[..] else {
-        panic!("{} batches are settled", out.settled.len());
+    let [(batch, outcome)] = &out.finished[..] else {
+        panic!("{} batches are settled", out.finished.len());
     };
     assert_eq!(*outcome, Outcome::Done);
     assert_eq!(batch.replies.as_bytes(), b"+OK\r\n");

@@ -407,7 +407,7 @@ impl EffectRequest {
         let serve = match self.task {
             Task::Commands { batch, .. } => {
                 let outcome = self.refusal.map_or(outcome, Outcome::Refused);
-                out.settled.push((batch, outcome));
+                out.finished.push((batch, outcome));
                 return None;
             }
             Task::Serve(serve) => serve,

@@ -27,7 +27,7 @@ pub struct Effects {
     /// Regions whose rows the store did not take: soon [`crate::OwnedRegions::resume`].
     pub busy: Vec<Place>,
     /// Batches that are over.
-    pub settled: Vec<(BatchBox, Outcome)>,
+    pub finished: Vec<(BatchBox, Outcome)>,
     /// Batches that look again: to be given to [`crate::OwnedRegions::enqueue`].
     pub requeued: Vec<BatchBox>,
     /// Blocked sessions that are over.
@@ -160,7 +160,7 @@ impl Effects {
             fetches,
             loads,
             busy,
-            settled,
+            finished,
             requeued,
             served,
             batch_outcomes,
@@ -199,7 +199,7 @@ impl Effects {
             && fetches.is_empty()
             && loads.is_empty()
             && busy.is_empty()
-            && settled.is_empty()
+            && finished.is_empty()
             && requeued.is_empty()
             && served.is_empty()
             && batch_outcomes.is_empty()

@@ -106,7 +106,7 @@ pub use open::{Open, Pace};
 pub use order::is_logged_as_given;
 pub use outcome::{CHANGING, Outcome, Unserved, in_doubt, too_large, try_again};
 pub use owned::OwnedRegions;
-pub use peers::{PATIENCE_MS, Peers, Wait};
+pub use peers::{TIMEOUT_MS, Peers, Wait};
 pub use progress::Progress;
 pub use read_barrier::{Barrier, Serving};
 pub use reads::READS;

@@ -113,7 +113,7 @@ impl OwnedRegions {
         }
         let outcome = Outcome::Unserved(Unserved::Elsewhere);
         let batches = batches.into_iter();
-        out.settled
+        out.finished
             .extend(batches.map(|batch| (batch, outcome.clone())));
         self.refuse_reads(Some(place), out);
         // Those in line for it find it gone.

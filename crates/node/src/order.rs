@@ -98,7 +98,7 @@ impl OwnedRegions {
             let batches = self.queue_mut(place).map(std::mem::take);
             let outcome = Outcome::Refused(refusal);
             let batches = batches.unwrap_or_default().into_iter();
-            out.settled
+            out.finished
                 .extend(batches.map(|batch| (batch, outcome.clone())));
             return;
         }
@@ -159,7 +159,7 @@ impl OwnedRegions {
                         _ => Outcome::Unserved(Unserved::Elsewhere),
                     };
                     let batches = batches.into_iter();
-                    out.settled
+                    out.finished
                         .extend(batches.map(|batch| (batch, outcome.clone())));
                 }
             }

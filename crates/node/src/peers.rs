@@ -24,7 +24,7 @@ use crate::{Context, Outcome, OwnedRegions, Place, Region, ReplicaRecord, Unserv
 /// Messages kept for a region that is lent; more are dropped, and sent again by their senders.
 const MOST_PARKED: usize = 4096;
 /// How long clients of a region without a leader wait before they are told.
-pub const PATIENCE_MS: u64 = 3_000;
+pub const TIMEOUT_MS: u64 = 3_000;
 
 /// Of a region that has peers, even if this replica is the only member just now.
 pub struct Peers {
@@ -229,7 +229,7 @@ impl OwnedRegions {
             return;
         };
         let is_over =
-            |since: Option<u64>| since.is_some_and(|since| since + PATIENCE_MS < cx.clock_ms);
+            |since: Option<u64>| since.is_some_and(|since| since + TIMEOUT_MS < cx.clock_ms);
         let is_leaderless = is_over(peers.leaderless_since_ms);
         if is_over(peers.lost_since_ms) {
             peers.lost_since_ms = None;
@@ -240,7 +240,7 @@ impl OwnedRegions {
         if is_leaderless && let Some(queue) = self.queue_mut(place) {
             let batches = std::mem::take(queue).into_iter();
             let outcome = Outcome::Unserved(Unserved::Down);
-            out.settled
+            out.finished
                 .extend(batches.map(|batch| (batch, outcome.clone())));
         }
     }

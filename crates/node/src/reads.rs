@@ -22,7 +22,7 @@ use crate::effects::{Effects, Load};
 use crate::run::{Absent, Access, Again, Cold, Ran};
 use crate::write_back::Wanted;
 use crate::{
-    Barrier, Batch, BatchBox, Context, EffectRequest, Outcome, OwnedRegions, PATIENCE_MS, Place,
+    Barrier, Batch, BatchBox, Context, EffectRequest, Outcome, OwnedRegions, TIMEOUT_MS, Place,
     Unserved, row_needs,
 };
 
@@ -138,10 +138,10 @@ impl OwnedRegions {
     pub(crate) fn give_up_reads(&mut self, cx: &Context<'_>, out: &mut Effects) {
         let over = self.reads.take(|reading| {
             let since_ms = reading.since_ms;
-            since_ms.is_some_and(|since_ms| since_ms + PATIENCE_MS < cx.clock_ms)
+            since_ms.is_some_and(|since_ms| since_ms + TIMEOUT_MS < cx.clock_ms)
         });
         let outcome = Outcome::Unserved(Unserved::Down);
-        out.settled
+        out.finished
             .extend(over.into_iter().map(|batch| (batch, outcome.clone())));
     }
 
@@ -153,7 +153,7 @@ impl OwnedRegions {
             None => reading.since_ms.is_some() || reading.looks_again,
         });
         let outcome = Outcome::Unserved(Unserved::Elsewhere);
-        out.settled
+        out.finished
             .extend(refused.into_iter().map(|batch| (batch, outcome.clone())));
     }
 
@@ -173,7 +173,7 @@ impl OwnedRegions {
                     if is_blocking {
                         batch.ends.push(batch.replies.len());
                     }
-                    return out.settled.push((batch, Outcome::Done));
+                    return out.finished.push((batch, Outcome::Done));
                 }
                 Err(why) => why,
             };
@@ -193,7 +193,7 @@ impl OwnedRegions {
                 }
                 Absent::Lent => {
                     let outcome = Outcome::Unserved(Unserved::Elsewhere);
-                    return out.settled.push((reading.batch, outcome));
+                    return out.finished.push((reading.batch, outcome));
                 }
                 Absent::Unconfirmed(_) => {
                     let anywhere = reading.batch.readonly;
@@ -212,7 +212,7 @@ impl OwnedRegions {
                     reading = waiting;
                     if let Barrier::Unserved(why) = barrier {
                         let outcome = Outcome::Unserved(why);
-                        return out.settled.push((reading.batch, outcome));
+                        return out.finished.push((reading.batch, outcome));
                     }
                     reading.is_confirmed = true;
                     reading.since_ms = None;
@@ -248,7 +248,7 @@ impl OwnedRegions {
             if region.lacks_tables(cx.catalogue.version) && !region.learn_tables(cx.catalogue) {
                 // A follower that does not have all tables yet would deny what the leader has.
                 let outcome = Outcome::Unserved(Unserved::Elsewhere);
-                out.settled.push((reading.batch, outcome));
+                out.finished.push((reading.batch, outcome));
                 return None;
             }
             return Some(reading);
@@ -273,7 +273,7 @@ impl OwnedRegions {
                 Wanted::NotLeader => {
                     let reading = self.reads.waiting.remove(&ticket)?;
                     let outcome = Outcome::Unserved(Unserved::Elsewhere);
-                    out.settled.push((reading.batch, outcome));
+                    out.finished.push((reading.batch, outcome));
                 }
             }
             return None;

@@ -22,7 +22,7 @@ impl OwnedRegions {
         let batches = self.queue_mut(place).map(std::mem::take);
         let batches = batches.unwrap_or_default().into_iter();
         let outcome = Outcome::Unserved(crate::Unserved::Elsewhere);
-        out.settled
+        out.finished
             .extend(batches.map(|batch| (batch, outcome.clone())));
     }
 }
@@ -64,7 +64,7 @@ impl Region {
             }
         }
         let batches = proposal.batches.into_iter();
-        out.settled
+        out.finished
             .extend(batches.map(|batch| (batch, outcome.clone())));
         if let Some(effects) = proposal.effects {
             let fate = BatchOutcome::Failed(outcome.clone());

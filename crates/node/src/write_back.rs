@@ -503,7 +503,7 @@ impl OwnedRegions {
         for batch in std::mem::take(&mut out.requeued) {
             if let Some(batch) = self.enqueue(batch) {
                 let outcome = Outcome::Unserved(Unserved::Elsewhere);
-                out.settled.push((batch, outcome));
+                out.finished.push((batch, outcome));
             }
             out.wakes = true;
         }

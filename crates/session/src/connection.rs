@@ -179,11 +179,11 @@ impl Connection {
                 match self.run_buffered() {
                     Stopped::Drained => break,
                     Stopped::Full => {
-                        self.settle().await;
+                        self.finish_pending().await;
                         self.flush().await?;
                     }
                     Stopped::Slow(slow) => {
-                        self.settle().await;
+                        self.finish_pending().await;
                         Box::pin(self.run_slow(slow)).await?;
                         self.input.at += self.input.consumed;
                         if self.work.session.close_after_reply {
@@ -191,13 +191,13 @@ impl Connection {
                         }
                     }
                     Stopped::Broken => {
-                        self.settle().await;
+                        self.finish_pending().await;
                         self.flush().await?;
                         return Err(Ended);
                     }
                 }
             }
-            self.settle().await;
+            self.finish_pending().await;
             self.flush().await?;
             if self.work.session.close_after_reply {
                 return Err(Ended);
@@ -316,14 +316,14 @@ impl Connection {
     }
 
     /// Waits for commands on other cores; their replies are in the output then.
-    pub(super) async fn settle(&mut self) {
+    pub(super) async fn finish_pending(&mut self) {
         let work = &mut self.work;
         let is_durable = work.session.core.shared.durable.is_some();
         self.input.ahead.run_later = is_durable && !work.pending.is_empty();
         if !work.pending.is_empty() {
             self.lend_buffers();
             let work = &mut self.work;
-            work.pending.settle(&mut work.session, &mut work.out).await;
+            work.pending.finish(&mut work.session, &mut work.out).await;
         }
     }
 

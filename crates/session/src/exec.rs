@@ -139,7 +139,7 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
     if session.shared().cluster.is_none() {
         return run_here(session, &multi, &watched, reply).await;
     }
-    let until = session.patience();
+    let until = session.deadline();
     let mut hint = None;
     loop {
         let has_watched = !watched.is_empty();

@@ -152,7 +152,7 @@ impl Pending {
 
     /// Sends all batches, one message per core, waits for their replies and puts them into `out`
     /// in the order of the requests.
-    pub async fn settle(&mut self, session: &mut Session, out: &mut Reply) {
+    pub async fn finish(&mut self, session: &mut Session, out: &mut Reply) {
         let core = session.core.clone();
         let mut tickets: Vec<(usize, Ticket)> = Vec::new();
         for lane in 0..self.batches.len() {
@@ -170,7 +170,7 @@ impl Pending {
         if core.shared.cluster.is_some() {
             self.find_forwards(session);
             if !self.forwards.is_empty() {
-                self.forwards.settle(session).await;
+                self.forwards.finish(session).await;
             }
         }
         self.stitch(&core, out);

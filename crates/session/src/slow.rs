@@ -77,7 +77,7 @@ impl Connection {
         match step {
             Step::Done => Ok(()),
             Step::Slow(slow) => {
-                self.settle().await;
+                self.finish_pending().await;
                 Box::pin(self.run_step(slow)).await
             }
         }

@@ -265,7 +265,7 @@ impl Node {
     ) {
         asked.has_changes |= now.has_changes;
         if self.bug == Bug::SwapReplies
-            && let [(one, Outcome::Done), (two, Outcome::Done), ..] = &mut now.settled[..]
+            && let [(one, Outcome::Done), (two, Outcome::Done), ..] = &mut now.finished[..]
         {
             std::mem::swap(&mut one.ticket, &mut two.ticket);
         }
@@ -292,7 +292,7 @@ impl Node {
             }
             self.on_served(&waiter, served, out);
         }
-        for (batch, outcome) in now.settled {
+        for (batch, outcome) in now.finished {
             self.on_settled(&batch, &outcome, out);
         }
         for load in now.loads {

@@ -8,9 +8,9 @@ use crate::history::Action;
 use crate::world::World;
 
 /// A session waits so long for an answer, and tries a call again for so long.
-const PATIENCE_US: u64 = 1_500_000;
+const TIMEOUT_US: u64 = 1_500_000;
 /// Long enough to hear from a node that nobody knows what became of a write.
-const LONG_PATIENCE_US: u64 = 3_800_000;
+const LONG_TIMEOUT_US: u64 = 3_800_000;
 pub(crate) const CALL_US: u64 = 4_000_000;
 
 /// The region has not heard of a field yet.
@@ -150,11 +150,11 @@ impl World {
         if let Some(delay_us) = self.network.call(0, node) {
             self.after(delay_us, Event::Request { node, request });
         }
-        let patience_us = match self.plan.bug {
-            Bug::DoubtIsNo => LONG_PATIENCE_US,
-            _ => PATIENCE_US,
+        let timeout_us = match self.plan.bug {
+            Bug::DoubtIsNo => LONG_TIMEOUT_US,
+            _ => TIMEOUT_US,
         };
-        self.after(patience_us, Event::Wake { session, ticket });
+        self.after(timeout_us, Event::Wake { session, ticket });
     }
 
     pub(crate) fn on_answer(&mut self, session: u32, ticket: u64, node: u64, answer: Answer) {

@@ -24,7 +24,7 @@ pub(crate) enum Target {
 pub(crate) struct Conn {
     wire: Wire,
     /// For one statement, on this side.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// Statements with parameters so far.
     pub(crate) sent: u64,
 }
@@ -87,7 +87,7 @@ impl Target {
             Ok(wire) => Ok(Conn {
                 wire: wire?,
                 // The database's own limit comes first, and says more.
-                patience: limits.statement + limits.statement / 4 + Duration::from_millis(200),
+                timeout: limits.statement + limits.statement / 4 + Duration::from_millis(200),
                 sent: 0,
             }),
             Err(_) => {
@@ -106,7 +106,7 @@ impl Conn {
         params: Vec<Param<'_>>,
     ) -> Result<u64, Fault> {
         self.sent += 1;
-        bounded(self.patience, self.wire.execute(sql, params)).await
+        bounded(self.timeout, self.wire.execute(sql, params)).await
     }
 
     /// A statement with parameters, for its rows.
@@ -117,19 +117,19 @@ impl Conn {
         wants: &[Want],
     ) -> Result<Vec<Vec<Cell>>, Fault> {
         self.sent += 1;
-        bounded(self.patience, self.wire.fetch(sql, params, wants)).await
+        bounded(self.timeout, self.wire.fetch(sql, params, wants)).await
     }
 
     /// Text without parameters: transactions, settings, changes of tables.
     pub(crate) async fn say(&mut self, sql: &str) -> Result<(), Fault> {
-        bounded(self.patience, self.wire.say(sql)).await
+        bounded(self.timeout, self.wire.say(sql)).await
     }
 }
 
-async fn bounded<T>(patience: Duration, running: Boxed<'_, T>) -> Result<T, Fault> {
-    match tokio::time::timeout(patience, running).await {
+async fn bounded<T>(timeout: Duration, running: Boxed<'_, T>) -> Result<T, Fault> {
+    match tokio::time::timeout(timeout, running).await {
         Ok(result) => result,
-        Err(_) => Err(Fault::Silent(format!("no answer within {patience:?}"))),
+        Err(_) => Err(Fault::Silent(format!("no answer within {timeout:?}"))),
     }
 }
 

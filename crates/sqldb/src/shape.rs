@@ -109,7 +109,7 @@ async fn alter(database: &Database, sql: &str) -> Result<(), Error> {
 
 async fn patient(database: &Database, conn: &mut Conn) -> Result<(), Fault> {
     let limits = &database.limits;
-    conn.patience = limits.shape + Duration::from_secs(1);
+    conn.timeout = limits.shape + Duration::from_secs(1);
     let (long, short) = (limits.shape, limits.statement);
     match database.pool.target.dialect() {
         Dialect::Postgres => {

@@ -234,13 +234,13 @@ async fn admit(shared: &Shared, hello: &Hello, address: SocketAddr) -> Result<Ar
     guest.heard.note(shared.clock.now_ms());
     let pause = (shared.config.heartbeat / 10).max(Duration::from_millis(1));
     let arrived_ms = shared.clock.now_ms();
-    let patience_ms = 2 * liveness::millis(shared.config.heartbeat);
+    let timeout_ms = 2 * liveness::millis(shared.config.heartbeat);
     loop {
         {
             let mut peers = shared.door.peers();
             let stays = peers.get(&node).filter(|earlier| {
                 earlier.incarnation != hello.incarnation
-                    && shared.clock.now_ms() <= arrived_ms + patience_ms
+                    && shared.clock.now_ms() <= arrived_ms + timeout_ms
             });
             let Some(earlier) = stays else {
                 if let Some(earlier) = peers.insert(node, guest.clone()) {

@@ -54,7 +54,7 @@ pub struct Snapshots {
     /// A transfer on which nothing moved for this long is broken.
     pub stalled_after: Duration,
     /// A sender gives up when no attempt in this time got any further.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Mutual TLS: this node's certificate, and the authority that signed those of all nodes.
@@ -118,7 +118,7 @@ impl Default for Snapshots {
             outgoing_max: 4,
             chunk_bytes: 256 << 10,
             stalled_after: Duration::from_secs(20),
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
         }
     }
 }

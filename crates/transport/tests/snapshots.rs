@@ -64,7 +64,7 @@ fn quick(node: u64) -> Config {
             rate_bytes: 0,
             chunk_bytes: 64 << 10,
             stalled_after: Duration::from_secs(5),
-            patience: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
             ..Snapshots::default()
         },
         ..config(node)
@@ -177,7 +177,7 @@ fn a_damaged_byte_is_found_and_sent_again() {
 #[test]
 fn a_file_that_is_not_what_was_promised_is_never_complete() {
     let mut config = quick(1);
-    config.snapshots.patience = Duration::from_millis(300);
+    config.snapshots.timeout = Duration::from_millis(300);
     let it = scene(config, quick(2));
     let mut snapshot = source(it.folder.path(), &[100_000]);
     snapshot.files[0].crc32c = Some(12345);

@@ -70,7 +70,7 @@ impl Rig {
         Some(rig)
     }
 
-    /// One node, with much patience.
+    /// One node, with much timeout.
     fn ask(&self, number: usize, words: &[&str]) -> Value {
         let address = self.cluster.address(number);
         let session = Session::open(&address, Duration::from_secs(90));

@@ -16,7 +16,7 @@ use crate::Dice;
 
 const REST: Duration = Duration::from_millis(6);
 /// A node that stands still is given up after this.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct Work {
     pub nodes: Vec<String>,
@@ -39,8 +39,8 @@ impl Work {
     fn client(&self, retries: u32) -> ClusterClient {
         let nodes = self.nodes.iter().map(|node| format!("redis://{node}/"));
         ClusterClientBuilder::new(nodes)
-            .connection_timeout(PATIENCE)
-            .response_timeout(PATIENCE)
+            .connection_timeout(TIMEOUT)
+            .response_timeout(TIMEOUT)
             .retries(retries)
             .build()
             .expect("a client")

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
 /// Without a deadline.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Nobody waits for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// The answer "not in time" has to get there in time.
@@ -25,7 +25,7 @@ pub fn deadline_in(headers: &HeaderMap) -> Instant {
 }
 
 fn of(given: Option<&str>) -> Instant {
-    let timeout = given.and_then(parse).map_or(PATIENCE, less_margin);
+    let timeout = given.and_then(parse).map_or(TIMEOUT, less_margin);
     Instant::now() + timeout.min(LONGEST)
 }
 

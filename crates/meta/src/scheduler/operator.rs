@@ -94,11 +94,11 @@ impl Operator {
     }
 
     pub(super) fn step(&self, picture: &Picture) -> Step {
-        let patience_ms = match self.task {
+        let timeout_ms = match self.task {
             Task::Transfer { .. } => picture.limits.transfer_timeout_ms,
             Task::Reshape { .. } => picture.limits.operator_timeout_ms,
         };
-        if picture.now_ms.saturating_sub(self.since_ms) >= patience_ms {
+        if picture.now_ms.saturating_sub(self.since_ms) >= timeout_ms {
             return Step::Failed(format!("time-out while: {}", self.step));
         }
         let Some(region) = picture.state.region(self.region) else {

@@ -19,14 +19,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// `address` is host:port. `patience`: longest wait for the next bytes of an answer; for ever, if there is none.
-    pub fn open(address: &str, patience: Option<Duration>) -> Result<Connection, String> {
+    /// `address` is host:port. `timeout`: longest wait for the next bytes of an answer; for ever, if there is none.
+    pub fn open(address: &str, timeout: Option<Duration>) -> Result<Connection, String> {
         let mut last = String::from("no such host");
         for place in places(address)? {
             match TcpStream::connect_timeout(&place, CONNECT) {
                 Ok(stream) => {
                     let _ = stream.set_nodelay(true);
-                    let set = stream.set_read_timeout(patience);
+                    let set = stream.set_read_timeout(timeout);
                     set.map_err(|error| error.to_string())?;
                     let stream = BufReader::new(stream);
                     return Ok(Connection { stream });

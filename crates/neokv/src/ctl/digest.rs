@@ -11,11 +11,11 @@ use prost::Message;
 use serde_json::{Value, json};
 use server::cluster::METHOD_DIGEST;
 
-use super::{Line, PATIENCE, Unanswered};
+use super::{Line, TIMEOUT, Unanswered};
 use crate::table::Table;
 
 /// A hash goes over all rows of a region.
-const DIGEST_PATIENCE: Duration = Duration::from_secs(120);
+const DIGEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The answer of `METHOD_DIGEST`, which is asked with the region as eight bytes, the highest first:
 /// one row for each replica.
@@ -78,7 +78,7 @@ pub fn run(line: &Line, of: Option<u64>, as_json: bool) -> Result<(), String> {
     let regions = match of {
         Some(region) => vec![region],
         None => {
-            let tables = line.patient_tables(Ask::Regions(true), PATIENCE);
+            let tables = line.patient_tables(Ask::Regions(true), TIMEOUT);
             let tables = tables.map_err(told)?;
             let ids = tables.regions.iter().map(|row| row.descriptor.region);
             ids.filter(|&id| id != META_REGION).collect()
@@ -86,7 +86,7 @@ pub fn run(line: &Line, of: Option<u64>, as_json: bool) -> Result<(), String> {
     };
     let mut all = Vec::new();
     for region in regions {
-        let answer = line.call(METHOD_DIGEST, &region.to_be_bytes(), DIGEST_PATIENCE);
+        let answer = line.call(METHOD_DIGEST, &region.to_be_bytes(), DIGEST_TIMEOUT);
         let found = answer.and_then(|bytes| {
             Found::decode(bytes).map_err(|error| Unanswered::Garbled(error.to_string()))
         });

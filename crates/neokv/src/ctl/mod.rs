@@ -44,14 +44,14 @@ pub enum What {
 }
 
 /// A question goes through up to two nodes, each of which may have to connect.
-pub const PATIENCE: Duration = Duration::from_secs(8);
+pub const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Asks, and prints the answer; in one line why there is none.
 pub fn run(options: Options) -> Result<(), String> {
     let line = Line::new(options.peers, options.tls).map_err(|why| why.to_string())?;
     let told = |why: Unanswered| why.to_string();
-    let rows = |ask| line.patient_tables(ask, PATIENCE).map_err(told);
-    let order = |ask| line.order(ask, PATIENCE).map_err(told);
+    let rows = |ask| line.patient_tables(ask, TIMEOUT).map_err(told);
+    let order = |ask| line.order(ask, TIMEOUT).map_err(told);
     let text = match options.what {
         What::Nodes => {
             let found = rows(Ask::Nodes(true))?;

@@ -11,7 +11,7 @@ use super::{down, probe};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Without anything having changed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LOG_LINES: usize = 12;
 
 /// What every node gets unless `flags` say otherwise: several nodes share the machine.
@@ -75,8 +75,8 @@ impl Launch {
                 self.say(&missing);
                 told = missing;
             }
-            if changed.elapsed() > PATIENCE {
-                return Err(format!("still {told} after {} s", PATIENCE.as_secs()));
+            if changed.elapsed() > TIMEOUT {
+                return Err(format!("still {told} after {} s", TIMEOUT.as_secs()));
             }
             std::thread::sleep(LOOK_AGAIN);
         }

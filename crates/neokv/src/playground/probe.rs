@@ -11,7 +11,7 @@ use super::book::Book;
 use crate::client::{Answer, Connection};
 use crate::ctl::Line;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
@@ -25,7 +25,7 @@ pub fn is_taken(port: u16) -> bool {
 /// A node takes commands, and to its knowledge every slot is served. With a password it only says
 /// that it is there.
 pub fn serves(port: u16) -> bool {
-    let connection = Connection::open(&local(port).to_string(), Some(PATIENCE));
+    let connection = Connection::open(&local(port).to_string(), Some(TIMEOUT));
     match connection.and_then(|mut it| it.ask(&["CLUSTER", "INFO"])) {
         Ok(Answer::Bulk(text)) => String::from_utf8_lossy(&text).contains("cluster_state:ok"),
         Ok(Answer::Error(why)) => why.starts_with(b"NOAUTH"),
@@ -50,12 +50,12 @@ pub fn line(book: &Book) -> Result<Line, String> {
 
 impl View {
     pub fn of(line: &Line) -> Option<View> {
-        View::from(|ask| line.tables(ask, PATIENCE).ok())
+        View::from(|ask| line.tables(ask, TIMEOUT).ok())
     }
 
     /// Waits while meta is choosing a leader.
     pub fn patient(line: &Line) -> Option<View> {
-        View::from(|ask| line.patient_tables(ask, PATIENCE).ok())
+        View::from(|ask| line.patient_tables(ask, TIMEOUT).ok())
     }
 
     fn from(rows: impl Fn(Ask) -> Option<Tables>) -> Option<View> {

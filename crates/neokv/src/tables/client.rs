@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 use crate::client::{Answer, Connection};
 
 /// Longest wait between two bytes of an answer; a change of a large SQL table may take minutes.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 
 pub struct Client {
     pub address: String,
@@ -17,7 +17,7 @@ pub struct Client {
 
 impl Client {
     pub fn connect(address: &str, password: Option<&str>) -> Result<Client, String> {
-        let connection = Connection::open(address, Some(PATIENCE)).map_err(|why| {
+        let connection = Connection::open(address, Some(TIMEOUT)).map_err(|why| {
             format!("{address} does not answer: {why}; is the node running, and --address right?")
         })?;
         let mut client = Client {

@@ -24,7 +24,7 @@ use crate::shared::random_seed;
 
 const MOST: usize = 256;
 const CALL: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// One replica's answer.
@@ -157,12 +157,12 @@ fn gather(shared: &Shared, body: &Bytes) -> Result<Digests, String> {
     let cluster = shared.cluster.as_ref().ok_or("this node is alone")?;
     let leader = cluster.routes().leader(region);
     let leader = leader.ok_or_else(|| format!("region {region} has no leader, or is not there"))?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     if leader != cluster.node {
         let target = Target::Node(leader);
         let answer = cluster
             .transport
-            .call_blocking(target, METHOD_DIGEST, body.clone(), PATIENCE)
+            .call_blocking(target, METHOD_DIGEST, body.clone(), TIMEOUT)
             .map_err(|error| error.to_string())?;
         return Digests::decode(answer).map_err(|error| error.to_string());
     }

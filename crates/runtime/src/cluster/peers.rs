@@ -9,7 +9,7 @@ use base::cluster::{META_REGION, NodeId};
 use base::milestone;
 use bytes::Bytes;
 use meta::wire::{Order, ReplicaReport};
-use node::{Barrier, PATIENCE_MS, Unserved, Waiter};
+use node::{Barrier, TIMEOUT_MS, Unserved, Waiter};
 use replica::{Message as RaftMessage, encode_message};
 use transport::{Handler, IncomingOffer, Refusal, Reply};
 
@@ -113,7 +113,7 @@ impl Core {
         place: Place,
         anywhere: bool,
     ) -> Result<(), Unserved> {
-        let until = Instant::now() + Duration::from_millis(PATIENCE_MS);
+        let until = Instant::now() + Duration::from_millis(TIMEOUT_MS);
         if self.has_failed() {
             return Err(Unserved::Elsewhere);
         }

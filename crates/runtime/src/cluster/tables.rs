@@ -26,7 +26,7 @@ use crate::tables::catalogue::Catalogue;
 use crate::tables::catalogue_change;
 
 /// A change ends within this time, one way or the other. A node that died counts as such after five seconds.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 const CALL: Duration = Duration::from_secs(3);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ pub async fn change_tables(
     cluster: &Cluster,
     change: impl Fn(&Catalogue) -> Result<Catalogue, Refusal>,
 ) -> Result<Arc<Catalogue>, Refusal> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let version = loop {
         let known = shared.catalogue.load_full();
         let newest = cluster.ask_tables(Ask::Catalogue(known.version), until);
@@ -115,7 +115,7 @@ fn lagging(behind: &[Behind]) -> Refusal {
         .collect();
     Refusal::text_of(format!(
         "ERR the tables are changed, but not all nodes know it after {} s: {} will learn it when they can",
-        PATIENCE.as_secs(),
+        TIMEOUT.as_secs(),
         nodes.join(", ")
     ))
 }

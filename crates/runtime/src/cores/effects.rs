@@ -95,7 +95,7 @@ impl Core {
                 Served::LeaderChanged => self.unblock_claimed(&waiter),
             }
         }
-        for (batch, outcome) in out.settled.drain(..) {
+        for (batch, outcome) in out.finished.drain(..) {
             match outcome {
                 Outcome::Done => self.finish_batch(batch),
                 Outcome::Unserved(why) => self.redirect_batch(batch, why),

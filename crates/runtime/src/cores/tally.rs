@@ -18,7 +18,7 @@ use super::{Core, CoreId, Place, Totals};
 /// A region that is lent, or whose leader has just begun, is looked at again so soon.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Then they are held (`Sure`), or left out.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Which regions count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Core {
     /// Sums over all regions of the node.
     pub async fn tally(self: &Rc<Self>, tally: Tally) -> Totals {
         let map = &self.shared.map;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut totals = Totals::default();
         let mut left: Vec<Place> = (0..map.regions()).collect();
         loop {

@@ -17,7 +17,7 @@ use crate::cores::{Core, NOWHERE, Place};
 use crate::shared::now_ms;
 
 /// For a region to say something; one without a majority does not.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the leaders here know about their rows.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ pub struct Drained {
 
 pub async fn status(core: &Rc<Core>) -> Status {
     let mut status = Status::default();
-    for (slots, told) in ask_all(core, &Ask::Numbers, PATIENCE).await {
+    for (slots, told) in ask_all(core, &Ask::Numbers, TIMEOUT).await {
         let Ok(Told::Numbers(region)) = told else {
             status.unsettled += 1;
             continue;
@@ -107,9 +107,9 @@ pub async fn drain(
     let mut drained = Drained::default();
     let mut refused = None;
     let left = Duration::from_millis(deadline_ms.saturating_sub(now_ms()));
-    let patience = left.saturating_add(PATIENCE);
+    let timeout = left.saturating_add(TIMEOUT);
     let ask = Ask::Drain { table, deadline_ms };
-    for (slots, told) in ask_all(core, &ask, patience).await {
+    for (slots, told) in ask_all(core, &ask, timeout).await {
         match told {
             Ok(Told::Drained { dead, named }) => {
                 drained.slots += slots;
@@ -132,7 +132,7 @@ pub async fn dead_letters(
     limit: usize,
 ) -> Result<(Vec<(RowId, DeadLetter)>, usize), Refusal> {
     let mut letters = Vec::new();
-    for (_, told) in ask_all(core, &Ask::Dead { limit }, PATIENCE).await {
+    for (_, told) in ask_all(core, &Ask::Dead { limit }, TIMEOUT).await {
         if let Told::Dead(some) = told? {
             letters.extend(some);
         }
@@ -147,9 +147,9 @@ pub async fn dead_letters(
 async fn ask_all(
     core: &Rc<Core>,
     ask: &Ask,
-    patience: Duration,
+    timeout: Duration,
 ) -> Vec<(usize, Result<Told, Refusal>)> {
-    let until = tokio::time::Instant::now() + patience;
+    let until = tokio::time::Instant::now() + timeout;
     let asked: Vec<_> = places(core)
         .into_iter()
         .map(|(region, slots)| {

@@ -62,9 +62,9 @@ impl Connection {
     async fn ask_node(&mut self, address: &str, request: &[u8]) -> Option<Bytes> {
         let session = &mut self.work.session;
         let introduction = session.introduction();
-        let patience = |silent: Duration| silent > SILENT;
+        let gives_up = |silent: Duration| silent > SILENT;
         let upstreams = session.upstreams();
-        let asked = upstreams.ask(address, &introduction, request, 1, patience);
+        let asked = upstreams.ask(address, &introduction, request, 1, gives_up);
         asked.await.replies.pop()
     }
 
@@ -171,7 +171,7 @@ impl Session {
     pub async fn ask_others(
         &mut self,
         words: &[&[u8]],
-        patience: Duration,
+        timeout: Duration,
     ) -> Vec<(String, Option<Bytes>)> {
         let mut request = Vec::new();
         encode(words.iter().copied(), &mut request);
@@ -181,7 +181,7 @@ impl Session {
         };
         let mut answers = Vec::new();
         for (_, address) in self.others() {
-            let gave_up = |silent: Duration| silent > patience;
+            let gave_up = |silent: Duration| silent > timeout;
             let asked = self.upstreams().ask(&address, &who, &request, 1, gave_up);
             let reply = asked.await.replies.pop();
             answers.push((address, reply));

@@ -47,7 +47,7 @@ impl Connection {
     /// While the reply of the command that ran (it begins at `before`) says that the command is for
     /// somebody else, it is taken there; while nobody leads, it is tried again.
     pub(crate) async fn chase(&mut self, mut before: usize) -> Result<(), Ended> {
-        let until = self.work.session.patience();
+        let until = self.work.session.deadline();
         loop {
             // What came before may have been written meanwhile.
             before = before.min(self.work.out.len());
@@ -80,7 +80,7 @@ impl Connection {
                     core.begin_batch();
                     self.again().await?;
                     // It may be on its way to another core now.
-                    self.settle().await;
+                    self.finish_pending().await;
                 }
             }
         }
@@ -337,7 +337,7 @@ impl Session {
         }
         let mut request = Vec::new();
         encode_args(args, &mut request);
-        let until = self.patience();
+        let until = self.deadline();
         let mut hint: Option<String> = None;
         while Instant::now() < until {
             let address = match hint.take().filter(|it| !cluster.is_me(it)) {
@@ -413,7 +413,7 @@ impl Session {
         encode([&b"MULTI"[..]].into_iter(), &mut request);
         multi.each(|args| encode_args(args, &mut request));
         encode([&b"EXEC"[..]].into_iter(), &mut request);
-        let until = self.patience();
+        let until = self.deadline();
         let mut hint = hint;
         while Instant::now() < until {
             let address = match (&remote, hint.take().filter(|it| !cluster.is_me(it))) {

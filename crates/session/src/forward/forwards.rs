@@ -25,13 +25,13 @@ use resp::{Args, Reply};
 use super::upstream::{Introduction, encode_args};
 use crate::Session;
 use node::in_doubt;
-use runtime::cluster::{Cluster, Leads, NotRun, PATIENCE_MS, no_leader, not_run};
+use runtime::cluster::{Cluster, Leads, NotRun, TIMEOUT_MS, no_leader, not_run};
 use runtime::cores::{Answer, Batch, CommandList, Core, NOWHERE, Place};
 
 /// Between two looks for a leader.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 /// A client that is not redirected has nobody else to ask: it waits longer.
-const FORWARD_PATIENCE_MS: u64 = 10_000;
+const FORWARD_TIMEOUT_MS: u64 = 10_000;
 /// A node that does not answer is given up after this time if another leads meanwhile …
 const DEPOSED: Duration = Duration::from_millis(1_000);
 /// … and after this in any case.
@@ -111,12 +111,12 @@ impl Forwards {
     }
 
     /// Runs all of them, wherever that is.
-    pub async fn settle(&mut self, session: &mut Session) {
+    pub async fn finish(&mut self, session: &mut Session) {
         let Some(cluster) = session.shared().cluster.clone() else {
             return;
         };
         let core = session.core.clone();
-        let until = session.patience();
+        let until = session.deadline();
         let mut waiting: Vec<usize> = (0..self.heads.len()).collect();
         waiting.sort_by_key(|&number| self.heads.get(number).map(|it| it.order));
         loop {
@@ -343,10 +343,10 @@ impl Session {
     }
 
     /// Until when a leader is looked for.
-    pub(crate) fn patience(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         let ms = match self.forwards() {
-            true => FORWARD_PATIENCE_MS,
-            false => PATIENCE_MS,
+            true => FORWARD_TIMEOUT_MS,
+            false => TIMEOUT_MS,
         };
         Instant::now() + Duration::from_millis(ms)
     }

@@ -165,8 +165,8 @@ impl Upstream {
         let mut request = Vec::new();
         encode(words.iter().copied(), &mut request);
         let mut replies = Vec::new();
-        let patience = |silent| silent > CONNECT;
-        self.exchange(&request, 1, &mut replies, patience).await?;
+        let gives_up = |silent| silent > CONNECT;
+        self.exchange(&request, 1, &mut replies, gives_up).await?;
         match replies.pop() {
             Some(reply) if !reply.starts_with(b"-") => Ok(reply),
             _ => Err(io::ErrorKind::PermissionDenied.into()),

@@ -81,7 +81,7 @@ impl Backend {
 
     pub(super) async fn load(&self, table: &Table, keys: &[Arc<str>]) -> Result<Vec<Read>, Fault> {
         let began = Instant::now();
-        let loaded = self.watched(self.patience(), async {
+        let loaded = self.watched(self.timeout(), async {
             let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
             self.database()?.load(table, &keys).await.map_err(fault)
         });
@@ -110,7 +110,7 @@ impl Backend {
     ) -> Result<Vec<Wrote>, Fault> {
         let rows: Vec<crate::Flush> = rows.into_iter().map(outgoing).collect();
         // Waiting for others' flushes is no fault of the database: it has a time of its own.
-        let written = self.watched(self.patience() * 2, async {
+        let written = self.watched(self.timeout() * 2, async {
             let _turn = self.flushes.acquire().await;
             let began = Instant::now();
             let written = self.database()?.flush_if(table, &rows, is_meant).await;
@@ -157,7 +157,7 @@ impl Backend {
         slots: RangeInclusive<u16>,
     ) -> Result<Scan, Fault> {
         add(&self.counters.scans, 1);
-        self.watched(self.patience(), async {
+        self.watched(self.timeout(), async {
             let database = self.database()?;
             let mut scan = Scan::default();
             let mut bytes = 0;
@@ -200,8 +200,8 @@ impl Backend {
 
     pub(super) async fn shape(&self, table: &Table, shape: &Shape) -> Result<(), Fault> {
         add(&self.counters.shapes, 1);
-        let patience = self.patience() + self.limits.shape;
-        self.watched(patience, async {
+        let timeout = self.timeout() + self.limits.shape;
+        self.watched(timeout, async {
             let database = self.database()?;
             let shaped = match shape {
                 Shape::Create => database.create_table(table).await,
@@ -216,7 +216,7 @@ impl Backend {
     }
 
     pub(super) async fn ping(&self) -> Result<(), Fault> {
-        self.watched(self.patience(), async {
+        self.watched(self.timeout(), async {
             self.database()?.ping().await.map_err(fault)
         })
         .await
@@ -228,21 +228,21 @@ impl Backend {
     }
 
     /// For one call. A single statement has its own limit, which is shorter.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         self.limits.connect + self.limits.statement * STATEMENTS_OF_A_CALL
     }
 
     /// Counts, and ends what takes too long: its connection is closed then.
     async fn watched<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         work: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let _open = Open::new(&self.counters.open);
-        let result = match tokio::time::timeout(patience, work).await {
+        let result = match tokio::time::timeout(timeout, work).await {
             Ok(result) => result,
             Err(_) => {
-                let seconds = patience.as_secs();
+                let seconds = timeout.as_secs();
                 let why = format!("no answer within {seconds} s");
                 Err(Fault::Transient(why.into()))
             }

@@ -91,7 +91,7 @@ pub enum TransferError {
     UnknownNode(u64),
     /// The receiver does not want it, or its handler could not use it.
     Refused(String),
-    /// No attempt got any further for as long as the sender's patience; why the last one ended.
+    /// No attempt got any further for as long as the sender's timeout; why the last one ended.
     GaveUp(String),
     /// A file to send cannot be read, or its name cannot be sent.
     Source(String),

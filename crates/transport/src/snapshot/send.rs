@@ -95,7 +95,7 @@ async fn deliver(
             (best, since) = (confirmed, Instant::now());
             backoff.reset();
         }
-        if since.elapsed() > shared.config.snapshots.patience {
+        if since.elapsed() > shared.config.snapshots.timeout {
             return Err(TransferError::GaveUp(why));
         }
         let (region, id) = (snapshot.region, &snapshot.id);
