@@ -81,13 +81,13 @@ fn keys_of_two_slots() {
     let mut link = trio.link(0);
     let table = Table::pure();
     let mut tried = 0;
-    for row in table
-        .rows()
+    for spec in table
+        .specs()
         .iter()
-        .flat_map(|row| std::iter::once(row).chain(row.subcommands))
+        .flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
     {
         for (one, other, crosses) in [("a", "b", true), ("{t}a", "{t}b", false)] {
-            let Some(line) = with_two_keys(row, one, other) else {
+            let Some(line) = with_two_keys(spec, one, other) else {
                 continue;
             };
             tried += 1;
@@ -140,9 +140,9 @@ fn keys_of_two_slots() {
 }
 
 /// A command with two keys, if it takes several.
-fn with_two_keys(row: &command::Command, one: &str, other: &str) -> Option<Vec<String>> {
-    let mut line: Vec<String> = row.name.split('|').map(str::to_owned).collect();
-    let filler = match row.run {
+fn with_two_keys(spec: &command::CommandSpec, one: &str, other: &str) -> Option<Vec<String>> {
+    let mut line: Vec<String> = spec.name.split('|').map(str::to_owned).collect();
+    let filler = match spec.run {
         Run::Block(_) => "0.01",
         _ => "1",
     };
@@ -151,7 +151,7 @@ fn with_two_keys(row: &command::Command, one: &str, other: &str) -> Option<Vec<S
             line.push(filler.into());
         }
     };
-    match row.keys {
+    match spec.keys {
         Keys::Range { first, last, step } if last != first as isize => {
             fill(&mut line, first);
             line.push(one.into());
@@ -177,8 +177,8 @@ fn with_two_keys(row: &command::Command, one: &str, other: &str) -> Option<Vec<S
         }
         _ => return None,
     }
-    let (Arity::Exactly(least) | Arity::AtLeast(least)) = row.arity;
-    if last_is_open(row.keys) && line.len() < least {
+    let (Arity::Exactly(least) | Arity::AtLeast(least)) = spec.arity;
+    if last_is_open(spec.keys) && line.len() < least {
         // Every further argument would be a key.
         while line.len() < least {
             line.push(one.into());

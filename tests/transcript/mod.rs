@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use script::{Action, Expected, Script, Step};
-use target::{TIMEOUT, Request, Target};
+use target::{Request, TIMEOUT, Target};
 use wire::Value;
 
 /// What the target is allowed to leave out.

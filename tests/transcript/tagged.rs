@@ -9,7 +9,7 @@ use base::slot::slot_of;
 use resp::{Args, Parsed, RequestLimits, RequestParser, Span};
 use server::Commands;
 
-use super::target::{Live, TIMEOUT, Request, Target};
+use super::target::{Live, Request, TIMEOUT, Target};
 use super::wire::Value;
 
 const TAG: &[u8] = b"{~}";

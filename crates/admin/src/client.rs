@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::{Refusal, number};
-use command::{Arity, Command};
+use command::{Arity, CommandSpec};
 use resp::{Args, Reply};
 use runtime::now_ms;
 use session::ReplyMode;
@@ -16,9 +16,9 @@ use session::SessionRun;
 use stats::clients::{Client, Unblock};
 
 use super::connection::{check_name, is_plain};
-use super::rows::{self, ADMIN, ANYTIME, CONNECTION, QUIET, sub};
+use super::specs::{self, ADMIN, ANYTIME, CONNECTION, QUIET, sub};
 
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         CONNECTION,
         "client|id",
@@ -158,8 +158,8 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: rows::container(
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: specs::container(
         CONNECTION,
         "client",
         "2.4.0",
@@ -496,7 +496,7 @@ fn set_info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "CLIENT",
         &[

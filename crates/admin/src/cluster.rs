@@ -9,7 +9,7 @@ mod topology;
 
 use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT};
-use command::{Arity, Command, Flags, Group};
+use command::{Arity, CommandSpec, Flags, Group};
 use resp::{Args, Reply};
 use runtime::cluster::Cluster;
 use session::Session;
@@ -17,9 +17,9 @@ use session::SessionCommand;
 use session::SessionRun;
 
 use self::topology::{find, nodes, replicas, shards, slots};
-use super::rows::{self, ANYTIME, SERVER, sub};
+use super::specs::{self, ANYTIME, SERVER, sub};
 
-const CLUSTER: Command = Command {
+const CLUSTER: CommandSpec = CommandSpec {
     group: Group::Cluster,
     ..SERVER
 };
@@ -27,7 +27,7 @@ const CLUSTER: Command = Command {
 const ADMIN_READ: Flags = Flags::ADMIN.union(Flags::STALE);
 const CHANGES: Flags = ADMIN_READ.union(Flags::NO_ASYNC_LOADING);
 
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         CLUSTER,
         "cluster|count-failure-reports",
@@ -212,7 +212,7 @@ const SUBCOMMANDS: &[Command] = &[
         "3.0.0",
     ),
     not_here("cluster|replicate", "node-id", Arity::Exactly(3), "3.0.0"),
-    Command {
+    CommandSpec {
         flags: ADMIN_READ.union(Flags::NOSCRIPT),
         ..not_here("cluster|reset", "[HARD|SOFT]", Arity::AtLeast(2), "3.0.0")
     },
@@ -236,7 +236,7 @@ const fn not_here(
     syntax: &'static str,
     arity: Arity,
     since: &'static str,
-) -> Command {
+) -> CommandSpec {
     sub(
         CLUSTER,
         name,
@@ -250,9 +250,9 @@ const fn not_here(
 
 const FAST: Flags = Flags::FAST.union(ANYTIME);
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: rows::container(CLUSTER, "cluster", "3.0.0", "Where slots are.", SUBCOMMANDS),
+        spec: specs::container(CLUSTER, "cluster", "3.0.0", "Where slots are.", SUBCOMMANDS),
         run: SessionRun::Subcommands(&[
             (
                 "cluster|count-failure-reports",
@@ -292,7 +292,7 @@ pub const ROWS: &[SessionCommand] = &[
         ]),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "readonly",
             arity: Arity::Exactly(1),
             flags: FAST,
@@ -304,7 +304,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(readonly),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "readwrite",
             arity: Arity::Exactly(1),
             flags: FAST,
@@ -316,7 +316,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(readwrite),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "asking",
             arity: Arity::Exactly(1),
             flags: Flags::FAST,
@@ -471,7 +471,7 @@ fn links(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "CLUSTER",
         &[

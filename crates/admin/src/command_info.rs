@@ -1,23 +1,23 @@
 //! COMMAND: the command table, as clients and `redis-cli` read it.
 
+mod key_specs;
 mod listing;
-mod specs;
 
 use base::{Refusal, glob};
-use command::{Arity, Command};
+use command::{Arity, CommandSpec};
 use resp::{Args, Reply};
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{self, ANYTIME, SERVER, sub};
+use super::specs::{self, ANYTIME, SERVER, sub};
 
-const ABOUT_COMMANDS: Command = Command {
+const ABOUT_COMMANDS: CommandSpec = CommandSpec {
     categories: Some(&["@connection"]),
     ..SERVER
 };
 
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         ABOUT_COMMANDS,
         "command|count",
@@ -86,8 +86,8 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: Command {
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: CommandSpec {
         name: "command",
         arity: Arity::AtLeast(1),
         flags: ANYTIME,
@@ -113,7 +113,7 @@ pub const ROWS: &[SessionCommand] = &[SessionCommand {
 fn all(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let table = &session.shared().commands.table;
     reply.array(table.listed().count());
-    table.listed().for_each(|row| listing::info(row, reply));
+    table.listed().for_each(|spec| listing::info(spec, reply));
     Ok(())
 }
 
@@ -123,15 +123,15 @@ fn count(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 /// The row called `name`: a command, or `command|subcommand`.
-fn find<'a>(session: &'a Session, name: &[u8]) -> Option<&'a Command> {
+fn find<'a>(session: &'a Session, name: &[u8]) -> Option<&'a CommandSpec> {
     let table = &session.shared().commands.table;
     let head = name.split(|byte| *byte == b'|').next().unwrap_or_default();
-    let row = table.rows().get(table.find(head)?);
-    let row = row.filter(|row| !row.is_internal())?;
+    let spec = table.specs().get(table.find(head)?);
+    let spec = spec.filter(|spec| !spec.is_internal())?;
     if head.len() == name.len() {
-        return Some(row);
+        return Some(spec);
     }
-    row.subcommands
+    spec.subcommands
         .iter()
         .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
 }
@@ -143,7 +143,7 @@ fn info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
     reply.array(args.len() - 2);
     for name in args.iter_from(2) {
         match find(session, name) {
-            Some(row) => listing::info(row, reply),
+            Some(spec) => listing::info(spec, reply),
             None => reply.null(),
         }
     }
@@ -151,17 +151,17 @@ fn info(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
 }
 
 fn docs(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let rows: Vec<&Command> = if args.len() == 2 {
+    let specs: Vec<&CommandSpec> = if args.len() == 2 {
         session.shared().commands.table.listed().collect()
     } else {
         args.iter_from(2)
             .filter_map(|name| find(session, name))
             .collect()
     };
-    reply.map(rows.len());
-    for row in rows {
-        reply.bulk(row.name.as_bytes());
-        listing::docs(row, reply);
+    reply.map(specs.len());
+    for spec in specs {
+        reply.bulk(spec.name.as_bytes());
+        listing::docs(spec, reply);
     }
     Ok(())
 }
@@ -169,29 +169,29 @@ fn docs(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
 fn list(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     let table = &session.shared().commands.table;
     let every = || {
-        let subcommands = table.listed().flat_map(|row| row.subcommands);
+        let subcommands = table.listed().flat_map(|spec| spec.subcommands);
         table.listed().chain(subcommands)
     };
     let names: Vec<&str> = match args.len() {
-        2 => every().map(|row| row.name).collect(),
+        2 => every().map(|spec| spec.name).collect(),
         5 if args.is(2, "FILTERBY") => {
             if args.is(3, "MODULE") {
                 Vec::new()
             } else if args.is(3, "ACLCAT") {
                 let category = args.at(4).to_ascii_lowercase();
                 every()
-                    .filter(|row| {
-                        let categories = listing::categories(row);
+                    .filter(|spec| {
+                        let categories = listing::categories(spec);
                         categories
                             .iter()
                             .any(|known| known.trim_start_matches('@').as_bytes() == category)
                     })
-                    .map(|row| row.name)
+                    .map(|spec| spec.name)
                     .collect()
             } else if args.is(3, "PATTERN") {
                 every()
-                    .filter(|row| glob::matches_ignoring_case(args.at(4), row.name.as_bytes()))
-                    .map(|row| row.name)
+                    .filter(|spec| glob::matches_ignoring_case(args.at(4), spec.name.as_bytes()))
+                    .map(|spec| spec.name)
                     .collect()
             } else {
                 return Err(Refusal::Syntax);
@@ -208,13 +208,13 @@ fn list(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
 fn whole<'a>(
     session: &'a Session,
     args: &Args<'a>,
-) -> Result<(&'a Command, Args<'a>, Vec<usize>), Refusal> {
+) -> Result<(&'a CommandSpec, Args<'a>, Vec<usize>), Refusal> {
     let inner = args.skip(2);
     let table = &session.shared().commands.table;
     if table.find(inner.at(0)).is_none() {
         return Err(Refusal::new("ERR Invalid command specified"));
     }
-    let (_, row) = table.resolve(&inner).map_err(|refusal| {
+    let (_, spec) = table.resolve(&inner).map_err(|refusal| {
         if refusal.text().starts_with("ERR wrong number") {
             Refusal::new("ERR Invalid number of arguments specified for command")
         } else {
@@ -222,19 +222,19 @@ fn whole<'a>(
         }
     })?;
     if matches!(
-        row.keys,
+        spec.keys,
         command::Keys::None | command::Keys::Everything | command::Keys::Cursor
     ) {
         return Err(Refusal::new("ERR The command has no key arguments"));
     }
     let mut positions = Vec::new();
-    row.keys
+    spec.keys
         .positions(&inner, |at| positions.push(at))
         .map_err(|_| Refusal::new("ERR Invalid arguments specified for command"))?;
     if positions.is_empty() {
         return Err(Refusal::new("ERR The command has no key arguments"));
     }
-    Ok((row, inner, positions))
+    Ok((spec, inner, positions))
 }
 
 fn getkeys(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
@@ -249,10 +249,10 @@ fn getkeysandflags(
     args: &Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Refusal> {
-    let (row, inner, positions) = whole(session, args)?;
+    let (spec, inner, positions) = whole(session, args)?;
     reply.array(positions.len());
     for (number, &at) in positions.iter().enumerate() {
-        let flags = row.key_use_with(&inner, number).words();
+        let flags = spec.key_use_with(&inner, number).words();
         reply.array(2);
         reply.bulk(inner.at(at));
         reply.set(flags.len());
@@ -262,7 +262,7 @@ fn getkeysandflags(
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "COMMAND",
         &[

@@ -1,16 +1,16 @@
 //! CONFIG GET, SET, RESETSTAT, REWRITE.
 
 use base::Refusal;
-use command::{Arity, Command, Secrets};
+use command::{Arity, CommandSpec, Secrets};
 use resp::{Args, Reply};
 use session::Later;
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{self, ADMIN, ANYTIME, SERVER, sub};
+use super::specs::{self, ADMIN, ANYTIME, SERVER, sub};
 
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         SERVER,
         "config|get",
@@ -20,7 +20,7 @@ const SUBCOMMANDS: &[Command] = &[
         "2.0.0",
         "Returns the settings whose names match the patterns.",
     ),
-    Command {
+    CommandSpec {
         secrets: Secrets::Settings,
         ..sub(
             SERVER,
@@ -62,8 +62,8 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: rows::container(
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: specs::container(
         SERVER,
         "config",
         "2.0.0",
@@ -146,7 +146,7 @@ fn rewrite(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(),
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "CONFIG",
         &[

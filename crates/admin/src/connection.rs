@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 
 use base::Refusal;
 use command::family::parse_db;
-use command::{Arity, Command, Flags, Secrets, Traits};
+use command::{Arity, CommandSpec, Flags, Secrets, Traits};
 use resp::{Args, Protocol, Reply};
 use session::ReplyMode;
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{ANYTIME, CONNECTION, QUIET};
+use super::specs::{ANYTIME, CONNECTION, QUIET};
 
 /// The Redis version whose behaviour clients may expect.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -21,9 +21,9 @@ const BEFORE_AUTH: Flags = QUIET
     .union(Flags::NO_AUTH)
     .union(Flags::ALLOW_BUSY);
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "hello",
             syntax: "[protover [AUTH <username password>] [SETNAME clientname]]",
             arity: Arity::AtLeast(1),
@@ -36,7 +36,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(hello),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "auth",
             syntax: "[username] password",
             arity: Arity::AtLeast(2),
@@ -48,7 +48,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(auth),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "ping",
             syntax: "[message]",
             arity: Arity::AtLeast(1),
@@ -61,7 +61,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(ping),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "echo",
             syntax: "message",
             arity: Arity::Exactly(2),
@@ -73,7 +73,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(echo),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "select",
             syntax: "index",
             arity: Arity::Exactly(2),
@@ -85,7 +85,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(select),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "reset",
             arity: Arity::Exactly(1),
             flags: BEFORE_AUTH,
@@ -97,7 +97,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(reset),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "quit",
             arity: Arity::AtLeast(1),
             flags: BEFORE_AUTH,

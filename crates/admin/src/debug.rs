@@ -9,7 +9,7 @@ mod protocol;
 use std::time::Duration;
 
 use base::Refusal;
-use command::{Arity, Command};
+use command::{Arity, CommandSpec};
 use keyspace::{Expire, Keyspace, Txn, ValueRef, View};
 use resp::{Args, Reply};
 use runtime::now_ms;
@@ -18,10 +18,10 @@ use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{self, ADMIN, SERVER};
+use super::specs::{self, ADMIN, SERVER};
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: Command {
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: CommandSpec {
         name: "debug",
         arity: Arity::AtLeast(2),
         flags: ADMIN,
@@ -320,7 +320,7 @@ async fn populate(
 }
 
 fn help(reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "DEBUG",
         &[

@@ -7,7 +7,7 @@
 mod sections;
 
 use base::Refusal;
-use command::{Arity, Command, Flags};
+use command::{Arity, CommandSpec, Flags};
 use keyspace::Keyspace;
 use resp::{Args, Reply};
 use runtime::cores::{Tally, Totals};
@@ -16,10 +16,10 @@ use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{ANYTIME, SERVER};
+use super::specs::{ANYTIME, SERVER};
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: Command {
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: CommandSpec {
         name: "info",
         syntax: "[section...]",
         arity: Arity::AtLeast(1),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::Refusal;
-use command::{Arity, Command};
+use command::{Arity, CommandSpec};
 use resp::{Args, Reply};
 use runtime::now_ms;
 use session::Session;
@@ -11,9 +11,9 @@ use session::SessionCommand;
 use session::SessionRun;
 use stats::latency::Series;
 
-use super::rows::{self, ADMIN, ANYTIME, SERVER, sub};
+use super::specs::{self, ADMIN, ANYTIME, SERVER, sub};
 
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         SERVER,
         "latency|history",
@@ -105,8 +105,8 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: rows::container(
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: specs::container(
         SERVER,
         "latency",
         "2.8.13",
@@ -315,7 +315,7 @@ fn cumulative(buckets: &[(u64, u64)]) -> Vec<(u64, u64)> {
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "LATENCY",
         &[

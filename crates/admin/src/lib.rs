@@ -13,9 +13,9 @@ mod monitor;
 mod persistence;
 mod replication;
 mod row_table;
-mod rows;
 mod server;
 mod slowlog;
+mod specs;
 mod table_rows;
 mod transactions;
 
@@ -23,23 +23,23 @@ use session::SessionCommand;
 
 /// The rows of all families of this crate.
 pub const ALL: &[&[SessionCommand]] = &[
-    client::ROWS,
-    cluster::ROWS,
-    command_info::ROWS,
-    config::ROWS,
-    connection::ROWS,
-    debug::ROWS,
-    info::ROWS,
-    latency::ROWS,
-    memory::ROWS,
-    monitor::ROWS,
-    persistence::ROWS,
-    replication::ROWS,
-    row_table::ROWS,
-    server::ROWS,
-    slowlog::ROWS,
-    table_rows::ROWS,
-    transactions::ROWS,
+    client::SPECS,
+    cluster::SPECS,
+    command_info::SPECS,
+    config::SPECS,
+    connection::SPECS,
+    debug::SPECS,
+    info::SPECS,
+    latency::SPECS,
+    memory::SPECS,
+    monitor::SPECS,
+    persistence::SPECS,
+    replication::SPECS,
+    row_table::SPECS,
+    server::SPECS,
+    slowlog::SPECS,
+    table_rows::SPECS,
+    transactions::SPECS,
 ];
 
 #[cfg(test)]
@@ -52,41 +52,41 @@ mod tests {
     /// What `run` says and what is said beside it.
     #[test]
     fn reads_and_writes_are_told_apart_in_one_way() {
-        for (_, row) in Commands::new(ALL).specs.each_row() {
-            let name = row.name;
-            let has = |flag| row.flags.contains(flag);
-            let is_session = matches!(row.run, Run::Session);
-            assert!(!row.is_write() || !has(Flags::READONLY), "{name}");
+        for (_, spec) in Commands::new(ALL).specs.each_row() {
+            let name = spec.name;
+            let has = |flag| spec.flags.contains(flag);
+            let is_session = matches!(spec.run, Run::Session);
+            assert!(!spec.is_write() || !has(Flags::READONLY), "{name}");
             assert!(is_session || !has(Flags::LISTED_AS_WRITE), "{name}");
-            let is_block = matches!(row.run, Run::Block(_));
+            let is_block = matches!(spec.run, Run::Block(_));
             assert!(!is_block || has(Flags::BLOCKING), "{name}");
-            match row.on_row {
+            match spec.on_row {
                 OnRow::Refused | OnRow::Knows => {}
                 OnRow::Mixed(run) => {
-                    let instead = command::Command { run, ..*row };
-                    assert_eq!(instead.is_write(), row.is_write(), "{name}");
+                    let instead = command::CommandSpec { run, ..*spec };
+                    assert_eq!(instead.is_write(), spec.is_write(), "{name}");
                 }
-                OnRow::Read(_) => assert!(!row.is_write(), "{name}"),
-                OnRow::Write(_) => assert!(row.is_write(), "{name}"),
+                OnRow::Read(_) => assert!(!spec.is_write(), "{name}"),
+                OnRow::Write(_) => assert!(spec.is_write(), "{name}"),
             }
         }
     }
 
     #[test]
     fn the_syntax_of_every_row_is_in_the_notation() {
-        for (_, row) in Commands::new(ALL).specs.each_row() {
-            let parsed = command::syntax::parse(row.syntax);
-            assert!(parsed.is_some(), "{}: {}", row.name, row.syntax);
+        for (_, spec) in Commands::new(ALL).specs.each_row() {
+            let parsed = command::syntax::parse(spec.syntax);
+            assert!(parsed.is_some(), "{}: {}", spec.name, spec.syntax);
         }
     }
 
     #[test]
     fn every_session_row_has_a_run() {
         let commands = Commands::new(ALL);
-        for (number, row) in commands.specs.table.rows().iter().enumerate() {
-            let rows = std::iter::once(row).chain(row.subcommands);
-            for row in rows.filter(|row| matches!(row.run, Run::Session)) {
-                assert!(commands.runs.find(number, row).is_some(), "{}", row.name);
+        for (number, spec) in commands.specs.table.specs().iter().enumerate() {
+            let specs = std::iter::once(spec).chain(spec.subcommands);
+            for spec in specs.filter(|spec| matches!(spec.run, Run::Session)) {
+                assert!(commands.runs.find(number, spec).is_some(), "{}", spec.name);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! MEMORY: how much is used, for what.
 
 use base::{Refusal, number};
-use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use command::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 use keyspace::View;
 use resp::{Args, Reply};
 use stats::memory;
@@ -13,10 +13,10 @@ use session::SessionRun;
 use stats::process::resident_bytes;
 
 use super::info::totals_now;
-use super::rows::{self, ANYTIME, SERVER, sub};
+use super::specs::{self, ANYTIME, SERVER, sub};
 
-const SUBCOMMANDS: &[Command] = &[
-    Command {
+const SUBCOMMANDS: &[CommandSpec] = &[
+    CommandSpec {
         name: "memory|usage",
         syntax: "key [SAMPLES count]",
         arity: Arity::AtLeast(3),
@@ -28,7 +28,7 @@ const SUBCOMMANDS: &[Command] = &[
         complexity: "O(N) where N is the number of samples.",
         summary: "Returns the bytes of memory behind a key.",
         key_uses: KeyUses::All(KeyUse::Looks),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
     sub(
         SERVER,
@@ -93,8 +93,8 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: rows::container(SERVER, "memory", "4.0.0", "Use of memory.", SUBCOMMANDS),
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: specs::container(SERVER, "memory", "4.0.0", "Use of memory.", SUBCOMMANDS),
     run: SessionRun::Subcommands(&[
         ("memory|stats", SessionRun::Later(stats)),
         ("memory|doctor", SessionRun::Now(doctor)),
@@ -251,7 +251,7 @@ fn malloc_stats(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), 
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "MEMORY",
         &[

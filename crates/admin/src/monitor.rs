@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use base::Refusal;
-use command::{Arity, Command};
+use command::{Arity, CommandSpec};
 use resp::{Args, Reply};
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{ADMIN, SERVER};
+use super::specs::{ADMIN, SERVER};
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: Command {
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: CommandSpec {
         name: "monitor",
         arity: Arity::Exactly(1),
         flags: ADMIN,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use base::Refusal;
-use command::{Arity, Command, Flags};
+use command::{Arity, CommandSpec, Flags};
 use dump::loading;
 use dump::saving::SaveError;
 use dump::snapshotting::{self, InProgress};
@@ -15,7 +15,7 @@ use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{ADMIN, ANYTIME, SERVER};
+use super::specs::{ADMIN, ANYTIME, SERVER};
 
 const SAVE_FLAGS: Flags = Flags::ADMIN
     .union(Flags::NOSCRIPT)
@@ -23,9 +23,9 @@ const SAVE_FLAGS: Flags = Flags::ADMIN
 
 const IN_PROGRESS: Refusal = Refusal::new("ERR Background save already in progress");
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "save",
             arity: Arity::Exactly(1),
             flags: SAVE_FLAGS.union(Flags::NO_MULTI),
@@ -36,7 +36,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Later(save),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "bgsave",
             syntax: "[SCHEDULE]",
             arity: Arity::AtLeast(1),
@@ -47,7 +47,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Later(bgsave),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "lastsave",
             arity: Arity::Exactly(1),
             flags: ANYTIME.union(Flags::FAST).union(Flags::ADMIN_CATEGORY),
@@ -58,7 +58,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(lastsave),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "shutdown",
             syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
             arity: Arity::AtLeast(1),

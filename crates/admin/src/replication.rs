@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use base::{Refusal, Slot};
-use command::{Arity, Command, Flags, Group, Traits};
+use command::{Arity, CommandSpec, Flags, Group, Traits};
 use resp::{Args, Reply};
 use runtime::cores::{Followers, FollowersStanding, NOWHERE, Place};
 use session::Later;
@@ -23,7 +23,7 @@ use session::SessionRun;
 use session::forward::encode;
 use settings::LogSync;
 
-use super::rows::{ANYTIME, SERVER};
+use super::specs::{ANYTIME, SERVER};
 
 /// How often followers and the disk are looked at while WAIT waits: soon at first, then less often.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -37,14 +37,14 @@ const REPLICA_FLAGS: Flags = Flags::ADMIN
     .union(Flags::NO_ASYNC_LOADING);
 
 /// Where Redis documents WAIT.
-const GENERIC: Command = Command {
+const GENERIC: CommandSpec = CommandSpec {
     group: Group::Generic,
     ..SERVER
 };
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "wait",
             syntax: "numreplicas timeout:integer",
             arity: Arity::Exactly(3),
@@ -59,7 +59,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Later(wait),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "waitaof",
             syntax: "numlocal numreplicas timeout:integer",
             arity: Arity::Exactly(4),
@@ -74,7 +74,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Later(wait_aof),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "role",
             arity: Arity::Exactly(1),
             flags: ANYTIME
@@ -88,7 +88,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(role),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "replicaof",
             syntax: "<<host port>|<NO ONE>>",
             arity: Arity::Exactly(3),
@@ -100,7 +100,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(replicaof),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "slaveof",
             syntax: "<<host port>|<NO ONE>>",
             arity: Arity::Exactly(3),

@@ -3,16 +3,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::Refusal;
-use command::{Arity, Command, Flags, Group};
+use command::{Arity, CommandSpec, Flags, Group};
 use resp::{Args, Reply};
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
 use super::connection::REDIS_VERSION;
-use super::rows::{self, ANYTIME, SERVER, sub};
+use super::specs::{self, ANYTIME, SERVER, sub};
 
-const MODULE_SUBCOMMANDS: &[Command] = &[
+const MODULE_SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         SERVER,
         "module|list",
@@ -34,12 +34,12 @@ const MODULE_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-const FUNCTIONS: Command = Command {
+const FUNCTIONS: CommandSpec = CommandSpec {
     group: Group::Scripting,
     ..SERVER
 };
 
-const FUNCTION_SUBCOMMANDS: &[Command] = &[
+const FUNCTION_SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         FUNCTIONS,
         "function|flush",
@@ -76,9 +76,9 @@ const FUNCTION_SUBCOMMANDS: &[Command] = &[
     ]),
 ];
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "time",
             arity: Arity::Exactly(1),
             flags: ANYTIME.union(Flags::FAST),
@@ -90,7 +90,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(time),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "lolwut",
             syntax: "[VERSION version]",
             arity: Arity::AtLeast(1),
@@ -102,7 +102,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Now(lolwut),
     },
     SessionCommand {
-        row: rows::container(
+        spec: specs::container(
             FUNCTIONS,
             "function",
             "7.0.0",
@@ -116,7 +116,7 @@ pub const ROWS: &[SessionCommand] = &[
         ]),
     },
     SessionCommand {
-        row: rows::container(
+        spec: specs::container(
             SERVER,
             "module",
             "4.0.0",
@@ -191,7 +191,7 @@ fn module_list(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 fn module_help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "MODULE",
         &["LIST", "    Return a list of loaded modules."],

@@ -1,17 +1,17 @@
 //! SLOWLOG GET, LEN, RESET.
 
 use base::Refusal;
-use command::{Arity, Command, Flags};
+use command::{Arity, CommandSpec, Flags};
 use resp::{Args, Reply};
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
 
-use super::rows::{self, ANYTIME, SERVER, sub};
+use super::specs::{self, ANYTIME, SERVER, sub};
 
 const LOOK: Flags = Flags::ADMIN.union(ANYTIME);
 
-const SUBCOMMANDS: &[Command] = &[
+const SUBCOMMANDS: &[CommandSpec] = &[
     sub(
         SERVER,
         "slowlog|get",
@@ -57,8 +57,8 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[SessionCommand {
-    row: rows::container(
+pub const SPECS: &[SessionCommand] = &[SessionCommand {
+    spec: specs::container(
         SERVER,
         "slowlog",
         "2.2.12",
@@ -113,7 +113,7 @@ fn reset(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "SLOWLOG",
         &[

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use base::{Refusal, SLOT_COUNT};
-use command::{Arity, Command, Flags, Group, Keys, Run};
+use command::{Arity, CommandSpec, Flags, Group, Keys, Run};
 use resp::{Args, Reply};
 use runtime::cores::NOWHERE;
 use runtime::now_ms;
@@ -21,11 +21,11 @@ use table::leader::Fault;
 use table::scan::Page;
 use table::{Field, Table};
 
-const ROW: Command = Command {
+const ROW: CommandSpec = CommandSpec {
     run: Run::Session,
     group: Group::Row,
     since: "1.0.0",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
 const COUNT: usize = 100;
@@ -34,9 +34,9 @@ const COUNT_MAX: usize = 10_000;
 const WAIT_MS: u64 = 10_000;
 const LAST_SLOT: u16 = SLOT_COUNT - 1;
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "row.scan",
             syntax: "table cursor:string [COUNT count] [FIELDS <numfields field...>]",
             arity: Arity::AtLeast(3),
@@ -48,7 +48,7 @@ pub const ROWS: &[SessionCommand] = &[
         run: SessionRun::Later(scan),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "row.waitsql",
             syntax: "key [VERSION version] [TIMEOUT milliseconds]",
             arity: Arity::AtLeast(2),

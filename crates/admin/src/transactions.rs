@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Refusal;
 use base::slot::slot_of;
-use command::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
+use command::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 use node::{Watch, WatchFlag};
 use resp::{Args, Reply};
 use runtime::cluster::Unserved;
@@ -16,9 +16,9 @@ const FLAGS: Flags = Flags::NOSCRIPT
     .union(Flags::FAST)
     .union(Flags::ALLOW_BUSY);
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "multi",
             arity: Arity::Exactly(1),
             run: Run::Session,
@@ -27,12 +27,12 @@ pub const ROWS: &[SessionCommand] = &[
             since: "1.2.0",
             summary: "Begins a transaction: the commands that follow are queued.",
             traits: Traits::NOT_QUEUED,
-            ..Command::BASE
+            ..CommandSpec::BASE
         },
         run: SessionRun::Now(multi),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "exec",
             arity: Arity::Exactly(1),
             run: Run::Session,
@@ -45,12 +45,12 @@ pub const ROWS: &[SessionCommand] = &[
             complexity: "Depends on commands in the transaction",
             summary: "Runs the queued commands, all together.",
             traits: Traits::NOT_QUEUED.union(Traits::RUNS_QUEUE),
-            ..Command::BASE
+            ..CommandSpec::BASE
         },
         run: SessionRun::Later(exec),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "discard",
             arity: Arity::Exactly(1),
             run: Run::Session,
@@ -60,12 +60,12 @@ pub const ROWS: &[SessionCommand] = &[
             complexity: "O(N), when N is the number of queued commands",
             summary: "Drops the queued commands.",
             traits: Traits::NOT_QUEUED,
-            ..Command::BASE
+            ..CommandSpec::BASE
         },
         run: SessionRun::Now(discard),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "watch",
             syntax: "key...",
             arity: Arity::AtLeast(2),
@@ -78,12 +78,12 @@ pub const ROWS: &[SessionCommand] = &[
             summary: "Makes the next EXEC fail if one of the keys changes before it.",
             key_uses: KeyUses::All(KeyUse::Looks),
             traits: Traits::NOT_QUEUED,
-            ..Command::BASE
+            ..CommandSpec::BASE
         },
         run: SessionRun::Later(watch),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "unwatch",
             arity: Arity::Exactly(1),
             run: Run::Session,
@@ -91,7 +91,7 @@ pub const ROWS: &[SessionCommand] = &[
             group: Group::Transactions,
             since: "2.2.0",
             summary: "Forgets all watched keys.",
-            ..Command::BASE
+            ..CommandSpec::BASE
         },
         run: SessionRun::Now(unwatch),
     },

@@ -2,7 +2,7 @@
 
 use resp::Args;
 
-use crate::Command;
+use crate::CommandSpec;
 
 /// What a command does to one key and to the data there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum KeyUses {
     ByArguments(fn(&Args<'_>) -> KeyUse),
 }
 
-impl Command {
+impl CommandSpec {
     /// What it does to its `number`-th key, whatever its arguments are.
     pub fn key_use(&self, number: usize) -> KeyUse {
         match self.key_uses {

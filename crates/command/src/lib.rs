@@ -1,6 +1,6 @@
 //! The command table: one row and one function per command, one file per family.
 //!
-//! A row ([`Command`]) drives everything that is not the command itself: dispatch, the arity
+//! A row ([`CommandSpec`]) drives everything that is not the command itself: dispatch, the arity
 //! error, which keys route it, the read or the write path, ACL categories, `COMMAND`, the
 //! generated `docs/commands.md`. A function sees its arguments, a [`keyspace::View`] or
 //! [`keyspace::Txn`], and the reply it writes; never a connection, a clock or a core.
@@ -16,7 +16,7 @@ mod flags;
 mod key_use;
 mod keys;
 mod on_row;
-mod row;
+mod spec;
 pub mod syntax;
 pub mod table;
 
@@ -24,5 +24,5 @@ pub use flags::{Flags, Group, Traits};
 pub use key_use::{KeyUse, KeyUses};
 pub use keys::{Keys, KeysError, OtherDatabase};
 pub use on_row::{OnRow, RowGrowth, RowReadFn, RowValuesFn, RowWriteFn, call};
-pub use row::{Arity, Attempt, Block, Command, Merge, Nil, Run, Secrets, TimeoutAt, WaitOn};
+pub use spec::{Arity, Attempt, Block, CommandSpec, Merge, Nil, Run, Secrets, TimeoutAt, WaitOn};
 pub use table::{Table, wrong_arity};

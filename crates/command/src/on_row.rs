@@ -19,7 +19,7 @@ use table::entry::Fields;
 
 use crate::family::row;
 use crate::table::wrong_arity;
-use crate::{Attempt, Command, Run};
+use crate::{Attempt, CommandSpec, Run};
 
 /// What a command does when there are tables.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ pub type RowValuesFn = fn(&Table, &Args<'_>) -> Result<Fields, Refusal>;
 /// Runs a command on a view.
 #[inline]
 pub fn call(
-    command: &Command,
+    command: &CommandSpec,
     view: View<'_>,
     args: &Args<'_>,
     reply: &mut Reply,
@@ -67,7 +67,7 @@ pub fn call(
 }
 
 fn call_among_tables(
-    command: &Command,
+    command: &CommandSpec,
     view: View<'_>,
     args: &Args<'_>,
     reply: &mut Reply,
@@ -92,7 +92,7 @@ fn call_among_tables(
 
 #[inline]
 fn call_run(
-    command: &Command,
+    command: &CommandSpec,
     run: &Run,
     view: View<'_>,
     args: &Args<'_>,
@@ -107,7 +107,7 @@ fn call_run(
 }
 
 /// Refuses a command if any of its keys names a row.
-fn refuse_rows(command: &Command, view: &View<'_>, args: &Args<'_>) -> Result<(), Refusal> {
+fn refuse_rows(command: &CommandSpec, view: &View<'_>, args: &Args<'_>) -> Result<(), Refusal> {
     let mut found = Ok(());
     // Keys that cannot be counted are refused by the command itself.
     let _ = command.keys.positions(args, |at| {

@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_row_is_in_the_notation() {
-        for row in crate::Table::pure().rows() {
+        for row in crate::Table::pure().specs() {
             for row in std::iter::once(row).chain(row.subcommands) {
                 assert!(parse(row.syntax).is_some(), "{}: {}", row.name, row.syntax);
             }

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use base::Refusal;
 use resp::Args;
 
-use crate::Command;
+use crate::CommandSpec;
 
 /// Longest command name; longer words are unknown without looking.
 const NAME_MAX: usize = 32;
 
 /// All commands a server knows: the rows of this crate's families and those of the server.
 pub struct Table {
-    rows: Vec<Command>,
+    specs: Vec<CommandSpec>,
     /// Open addressing by [`Word::hash`]; a power of two, never full.
     index: Box<[Place]>,
 }
@@ -26,7 +26,7 @@ pub struct Table {
 #[derive(Clone, Copy)]
 struct Place {
     word: Word,
-    row: u16,
+    spec: u16,
     /// The words do not tell the whole name: compare the text too.
     check_text: bool,
 }
@@ -83,41 +83,42 @@ impl Table {
         Table::new(crate::family::ALL.iter().copied().flatten().copied())
     }
 
-    pub fn new(rows: impl IntoIterator<Item = Command>) -> Table {
+    pub fn new(specs: impl IntoIterator<Item = CommandSpec>) -> Table {
         // By name, so that listings are stable and a double name is a programming error.
-        let rows: BTreeMap<&str, Command> = rows.into_iter().map(|row| (row.name, row)).collect();
-        let rows: Vec<Command> = rows.into_values().collect();
+        let specs: BTreeMap<&str, CommandSpec> =
+            specs.into_iter().map(|spec| (spec.name, spec)).collect();
+        let specs: Vec<CommandSpec> = specs.into_values().collect();
         let empty = Place {
             word: Word::of(b""),
-            row: EMPTY,
+            spec: EMPTY,
             check_text: false,
         };
-        let mut index = vec![empty; (rows.len() * 4 + 1).next_power_of_two()].into_boxed_slice();
+        let mut index = vec![empty; (specs.len() * 4 + 1).next_power_of_two()].into_boxed_slice();
         let mask = index.len() - 1;
-        for (i, row) in rows.iter().enumerate() {
-            let name = row.name.as_bytes();
+        for (i, spec) in specs.iter().enumerate() {
+            let name = spec.name.as_bytes();
             let word = Word::of(name);
             let mut at = word.hash() & mask;
-            while index[at].row != EMPTY {
+            while index[at].spec != EMPTY {
                 at = (at + 1) & mask;
             }
             index[at] = Place {
                 word,
-                row: i as u16,
+                spec: i as u16,
                 check_text: name.len() > 16 || !name.iter().all(u8::is_ascii_alphabetic),
             };
         }
-        Table { rows, index }
+        Table { specs, index }
     }
 
     /// The rows clients know of, in the order of their names.
-    pub fn listed(&self) -> impl Iterator<Item = &Command> {
-        self.rows.iter().filter(|row| !row.is_internal())
+    pub fn listed(&self) -> impl Iterator<Item = &CommandSpec> {
+        self.specs.iter().filter(|spec| !spec.is_internal())
     }
 
     /// The rows in the order of their names, internal ones too; a row's position is its number.
-    pub fn rows(&self) -> &[Command] {
-        &self.rows
+    pub fn specs(&self) -> &[CommandSpec] {
+        &self.specs
     }
 
     /// Number of the row called `name`, in any case.
@@ -131,13 +132,14 @@ impl Table {
         let mut at = word.hash() & mask;
         loop {
             let place = self.index.get(at)?;
-            if place.row == EMPTY {
+            if place.spec == EMPTY {
                 return None;
             }
             if place.word == word {
-                let row = usize::from(place.row);
-                if !place.check_text || self.rows[row].name.as_bytes().eq_ignore_ascii_case(name) {
-                    return Some(row);
+                let spec = usize::from(place.spec);
+                if !place.check_text || self.specs[spec].name.as_bytes().eq_ignore_ascii_case(name)
+                {
+                    return Some(spec);
                 }
             }
             at = (at + 1) & mask;
@@ -145,43 +147,43 @@ impl Table {
     }
 
     /// The row that the first of `args` names; its subcommands and its arity are not looked at.
-    pub fn named(&self, args: &Args<'_>) -> Option<&Command> {
-        self.rows.get(self.find(args.at(0))?)
+    pub fn named(&self, args: &Args<'_>) -> Option<&CommandSpec> {
+        self.specs.get(self.find(args.at(0))?)
     }
 
     /// The command a client names by `args`, its subcommand resolved and its arity checked. The number is
     /// that of the top-level row.
     #[inline]
-    pub fn resolve(&self, args: &Args<'_>) -> Result<(usize, &Command), Refusal> {
+    pub fn resolve(&self, args: &Args<'_>) -> Result<(usize, &CommandSpec), Refusal> {
         match self.resolve_logged(args) {
-            Ok((_, row)) if row.is_internal() => Err(unknown_command(args)),
+            Ok((_, spec)) if spec.is_internal() => Err(unknown_command(args)),
             resolved => resolved,
         }
     }
 
     /// The same for a command of the log, which may be one that clients cannot give.
     #[inline]
-    pub fn resolve_logged(&self, args: &Args<'_>) -> Result<(usize, &Command), Refusal> {
+    pub fn resolve_logged(&self, args: &Args<'_>) -> Result<(usize, &CommandSpec), Refusal> {
         let Some(number) = self.find(args.at(0)) else {
             return Err(unknown_command(args));
         };
-        let mut row = &self.rows[number];
-        if !row.subcommands.is_empty() && args.len() > 1 {
+        let mut spec = &self.specs[number];
+        if !spec.subcommands.is_empty() && args.len() > 1 {
             let word = args.at(1);
-            let found = row.subcommands.iter().find(|sub| {
+            let found = spec.subcommands.iter().find(|sub| {
                 sub.name
                     .split_once('|')
                     .is_some_and(|(_, name)| name.as_bytes().eq_ignore_ascii_case(word))
             });
             match found {
-                Some(sub) => row = sub,
-                None => return Err(unknown_subcommand(row.name, word)),
+                Some(sub) => spec = sub,
+                None => return Err(unknown_subcommand(spec.name, word)),
             }
         }
-        if !row.arity.allows(args.len()) {
-            return Err(wrong_arity(row.name));
+        if !spec.arity.allows(args.len()) {
+            return Err(wrong_arity(spec.name));
         }
-        Ok((number, row))
+        Ok((number, spec))
     }
 }
 
@@ -238,10 +240,10 @@ mod tests {
     use crate::Flags;
 
     fn table() -> Table {
-        let row = |name| Command {
+        let spec = |name| CommandSpec {
             name,
             flags: Flags::READONLY,
-            ..Command::BASE
+            ..CommandSpec::BASE
         };
         Table::new(
             [
@@ -255,16 +257,16 @@ mod tests {
                 "a_name_longer_than_the_words",
                 "a_name_longer_thin_the_words",
             ]
-            .map(row),
+            .map(spec),
         )
     }
 
     #[test]
     fn names_are_found_in_any_case() {
         let table = table();
-        for row in table.rows() {
-            let found = table.find(row.name.to_ascii_uppercase().as_bytes());
-            assert_eq!(found.map(|i| table.rows()[i].name), Some(row.name));
+        for spec in table.specs() {
+            let found = table.find(spec.name.to_ascii_uppercase().as_bytes());
+            assert_eq!(found.map(|i| table.specs()[i].name), Some(spec.name));
         }
     }
 

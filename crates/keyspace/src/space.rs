@@ -17,7 +17,7 @@ use crate::memory::table::Position;
 use crate::memory::{Pool, Snapshot};
 use crate::rows::{Durable, VOID};
 use crate::tables::Tables;
-use crate::{KeyChange, Garbage, Tuning};
+use crate::{Garbage, KeyChange, Tuning};
 
 /// Values of more elements are freed away from the command path.
 const GARBAGE_ELEMENTS: usize = 64;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use command::{Arity, Command, Group};
+use command::{Arity, CommandSpec, Group};
 use server::settings::kind::Kind;
 use server::settings::{Change, Setting, list};
 
@@ -43,30 +43,30 @@ const GROUPS: &[(Group, &str)] = &[
 
 fn commands() -> String {
     let table = server::commands().specs;
-    let rows: Vec<&Command> = table.table.listed().collect();
-    let ours = rows.iter().filter(|row| row.group == Group::Row).count();
+    let specs: Vec<&CommandSpec> = table.table.listed().collect();
+    let ours = specs.iter().filter(|spec| spec.group == Group::Row).count();
     let mut page = format!(
         "# Commands\n\nGenerated from the command table by `neokv page commands`; do not edit.\n\n\
          {} commands as in Redis 7.0, and {ours} of our own (`ROW.*`). *Arity* counts the name; −2 means two or more. \
          `[x]` may be left out, of `a|b` one is given, `<x y>` belong together, `x...` may be repeated (`WORD x*`: with the word).\n",
-        rows.len() - ours
+        specs.len() - ours
     );
     for (group, title) in GROUPS {
-        let rows: Vec<&Command> = rows
+        let specs: Vec<&CommandSpec> = specs
             .iter()
             .copied()
-            .filter(|row| row.group == *group)
+            .filter(|spec| spec.group == *group)
             .collect();
-        if rows.is_empty() {
+        if specs.is_empty() {
             continue;
         }
         let _ = write!(
             page,
             "\n## {title}\n\n| command | arity | since | complexity | what it does |\n|---|---|---|---|---|\n"
         );
-        for row in rows {
-            line(&mut page, row);
-            for sub in row.subcommands {
+        for spec in specs {
+            line(&mut page, spec);
+            for sub in spec.subcommands {
                 line(&mut page, sub);
             }
         }
@@ -74,19 +74,19 @@ fn commands() -> String {
     page
 }
 
-fn line(page: &mut String, row: &Command) {
-    let name = row.name.to_ascii_uppercase().replace('|', " ");
-    let arity = match row.arity {
+fn line(page: &mut String, spec: &CommandSpec) {
+    let name = spec.name.to_ascii_uppercase().replace('|', " ");
+    let arity = match spec.arity {
         Arity::Exactly(n) => n.to_string(),
         Arity::AtLeast(n) => format!("−{n}"),
     };
     let _ = writeln!(
         page,
         "| `{}` | {arity} | {} | {} | {} |",
-        cell(format!("{name} {}", row.syntax).trim_end()),
-        row.since,
-        cell(row.complexity),
-        cell(row.summary)
+        cell(format!("{name} {}", spec.syntax).trim_end()),
+        spec.since,
+        cell(spec.complexity),
+        cell(spec.summary)
     );
 }
 

@@ -13,8 +13,8 @@ use crate::execute::execute;
 use crate::member::Unwritten;
 use crate::parsed::{Parsed, ParsedCommands, parse};
 use crate::{
-    Context, Executed, Executing, BatchOutcome, Outcome, OwnedRegions, Place, Proposal, Region, Serving,
-    ready,
+    BatchOutcome, Context, Executed, Executing, Outcome, OwnedRegions, Place, Proposal, Region,
+    Serving, ready,
 };
 
 /// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
@@ -132,7 +132,11 @@ impl Region {
                         out.finished
                             .extend(batches.map(|batch| (batch, Outcome::Done)));
                         if let Some(effects) = proposal.effects {
-                            out.batch_outcomes.push((effects.from, effects.ticket, BatchOutcome::Committed));
+                            out.batch_outcomes.push((
+                                effects.from,
+                                effects.ticket,
+                                BatchOutcome::Committed,
+                            ));
                         }
                     }
                 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::Refusal;
-use command::{Attempt, Command, Traits};
+use command::{Attempt, CommandSpec, Traits};
 use keyspace::{Keyspace, Kind, View};
 use resp::{Args, Protocol, Reply};
 
@@ -24,7 +24,7 @@ pub trait Audience {
     fn before(&mut self, space: &mut Keyspace, nth: usize);
 
     /// Changes how the command sees the keyspace (not what it does to it).
-    fn prepare<'a>(&mut self, view: View<'a>, row: &Command, args: &Args<'_>) -> View<'a>;
+    fn prepare<'a>(&mut self, view: View<'a>, spec: &CommandSpec, args: &Args<'_>) -> View<'a>;
 
     /// Where the reply goes.
     fn reply(&mut self) -> &mut Reply;
@@ -32,7 +32,7 @@ pub trait Audience {
     fn after(
         &mut self,
         space: &mut Keyspace,
-        row: &Command,
+        spec: &CommandSpec,
         args: &Args<'_>,
         ran: Option<Result<Attempt, Refusal>>,
     );
@@ -76,7 +76,7 @@ impl Audience for Nobody<'_> {
         self.reply.truncate(0);
     }
 
-    fn prepare<'a>(&mut self, view: View<'a>, _row: &Command, _args: &Args<'_>) -> View<'a> {
+    fn prepare<'a>(&mut self, view: View<'a>, _row: &CommandSpec, _args: &Args<'_>) -> View<'a> {
         view
     }
 
@@ -87,7 +87,7 @@ impl Audience for Nobody<'_> {
     fn after(
         &mut self,
         _space: &mut Keyspace,
-        _row: &Command,
+        _row: &CommandSpec,
         _args: &Args<'_>,
         ran: Option<Result<Attempt, Refusal>>,
     ) {
@@ -183,7 +183,7 @@ impl<'a> Clients<'a> {
                 self.cx.host.on_refusal(&refusal);
                 batch.replies.refusal(&refusal);
                 batch.ends.push(batch.replies.len());
-            } else if self.cx.specs.row(stat as usize).is_write() {
+            } else if self.cx.specs.spec(stat as usize).is_write() {
                 return true;
             } else {
                 self.read(space);
@@ -203,14 +203,14 @@ impl<'a> Clients<'a> {
         let Some(&(stat, db)) = batch.heads.get(self.at) else {
             return;
         };
-        let row = cx.specs.row(stat as usize);
+        let spec = cx.specs.spec(stat as usize);
         let args = batch.commands.args(self.at);
         let view = View::one(space, db, self.stamp_ms, seed, cx.tuning);
-        let view = untouching(batch, row, view);
+        let view = untouching(batch, spec, view);
         let before = batch.replies.len();
         let replies = &mut batch.replies;
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            command::call(row, view, &args, replies)
+            command::call(spec, view, &args, replies)
         }));
         answer(cx, batch, self.at, before, ran.ok());
     }
@@ -275,15 +275,15 @@ impl Audience for Clients<'_> {
     }
 
     #[inline]
-    fn prepare<'v>(&mut self, view: View<'v>, row: &Command, args: &Args<'_>) -> View<'v> {
+    fn prepare<'v>(&mut self, view: View<'v>, spec: &CommandSpec, args: &Args<'_>) -> View<'v> {
         match &mut self.current {
             Current::Nobody => view,
             Current::Batch(_) => match self.proposal.batches.get(self.batch) {
-                Some(batch) => untouching(batch, row, view),
+                Some(batch) => untouching(batch, spec, view),
                 None => view,
             },
             Current::Serve(_, source) => {
-                *source = view.kind(first_key(row, args));
+                *source = view.kind(first_key(spec, args));
                 view
             }
         }
@@ -301,7 +301,7 @@ impl Audience for Clients<'_> {
     fn after(
         &mut self,
         space: &mut Keyspace,
-        row: &Command,
+        spec: &CommandSpec,
         _args: &Args<'_>,
         ran: Option<Result<Attempt, Refusal>>,
     ) {
@@ -333,7 +333,7 @@ impl Audience for Clients<'_> {
                 }
             }
             Current::Serve(serve, source) => {
-                let ended = ran.is_some_and(|ran| answer_of(row, source, ran, &mut self.spare));
+                let ended = ran.is_some_and(|ran| answer_of(spec, source, ran, &mut self.spare));
                 match ended {
                     true => {
                         serve.waiter.claim.served();
@@ -415,8 +415,8 @@ pub(crate) fn wait(
     let (Some(waiter), Some(&(stat, db))) = (&batch.waiter, batch.heads.first()) else {
         return;
     };
-    let row = cx.specs.row(stat as usize);
-    for key in awaited_keys(row, &batch.commands.args(0)) {
+    let spec = cx.specs.spec(stat as usize);
+    for key in awaited_keys(spec, &batch.commands.args(0)) {
         let interest = interests.entry(space, db, key);
         interest.waiters.push_back(waiter.clone());
     }
@@ -424,8 +424,8 @@ pub(crate) fn wait(
 
 /// CLIENT NO-TOUCH: the command does not count as use of its keys.
 #[inline]
-fn untouching<'a>(batch: &BatchBox, row: &Command, view: View<'a>) -> View<'a> {
-    match batch.client.no_touch.load(Ordering::Relaxed) && !row.is(Traits::ALWAYS_TOUCHES) {
+fn untouching<'a>(batch: &BatchBox, spec: &CommandSpec, view: View<'a>) -> View<'a> {
+    match batch.client.no_touch.load(Ordering::Relaxed) && !spec.is(Traits::ALWAYS_TOUCHES) {
         true => view.without_touching(),
         false => view,
     }

@@ -34,7 +34,7 @@ impl OwnedRegions {
         let Some(&(stat, db)) = batch.heads.first() else {
             return Ok(Ran::Done);
         };
-        let row = cx.specs.row(stat as usize);
+        let spec = cx.specs.spec(stat as usize);
         let Some(region) = self.slots.region_mut(place) else {
             return match self.is_used(place) {
                 true => Err(Absent::Lent),
@@ -42,7 +42,7 @@ impl OwnedRegions {
             };
         };
         let args = batch.commands.args(0);
-        let keys = awaited_keys(row, &args);
+        let keys = awaited_keys(spec, &args);
         let names_row = |key: &&[u8]| region.space.names_row(db, key);
         if region.serving(cx.clock_ms) == Serving::No
             || cx.host.has_failed()
@@ -72,7 +72,7 @@ impl OwnedRegions {
         let mut replies = std::mem::replace(&mut batch.replies, Reply::new(Protocol::Resp2));
         let mut empty = Keyspace::new(seed);
         let view = View::one(&mut empty, db, cx.now_ms, seed, cx.tuning);
-        let ran = invoke(batch, row, view, &args, &mut replies, cx);
+        let ran = invoke(batch, spec, view, &args, &mut replies, cx);
         cx.host
             .on_command(batch, stat as usize, &args, ran == Ran::Refused);
         if let (Ran::Empty, Some(waiter)) = (ran, &batch.waiter) {

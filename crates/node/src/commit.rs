@@ -24,8 +24,8 @@ use replica::entry::rows_payload;
 use crate::effects::{Effects, LogJob};
 use crate::held::HeldRegions;
 use crate::{
-    Context, EffectBatch, BatchOutcome, Outcome, OwnedRegions, Place, RegionBox, begin_entry, state_row,
-    too_large,
+    BatchOutcome, Context, EffectBatch, Outcome, OwnedRegions, Place, RegionBox, begin_entry,
+    state_row, too_large,
 };
 
 /// Who waits for a commit.
@@ -286,7 +286,13 @@ impl OwnedRegions {
     }
 
     /// What became of the changes to one region.
-    pub fn on_batch_outcome(&mut self, ticket: usize, fate: BatchOutcome, cx: &Context<'_>, out: &mut Effects) {
+    pub fn on_batch_outcome(
+        &mut self,
+        ticket: usize,
+        fate: BatchOutcome,
+        cx: &Context<'_>,
+        out: &mut Effects,
+    ) {
         let waits = |commit: &Commit| commit.awaited.iter().any(|(of, _)| *of == ticket);
         let commits = &mut self.groups.commits;
         let Some((&of, _)) = commits.iter().find(|(_, commit)| waits(commit)) else {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use base::{DbIndex, Refusal};
-use command::{Command, Keys, Run};
+use command::{CommandSpec, Keys, Run};
 use keyspace::rows::ColdRows;
 use resp::{Args, Protocol, Reply};
 
@@ -125,16 +125,20 @@ impl EffectRequest {
     }
 
     /// Calls `each` with every command.
-    fn each_command(&self, cx: &Context<'_>, mut each: impl FnMut(&Command, DbIndex, &Args<'_>)) {
+    fn each_command(
+        &self,
+        cx: &Context<'_>,
+        mut each: impl FnMut(&CommandSpec, DbIndex, &Args<'_>),
+    ) {
         match &self.task {
             Task::Commands { batch, .. } => {
                 for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-                    each(cx.specs.row(stat as usize), db, &batch.commands.args(at));
+                    each(cx.specs.spec(stat as usize), db, &batch.commands.args(at));
                 }
             }
             Task::Serve(serve) => {
-                let row = cx.specs.row(serve.waiter.stat);
-                each(row, serve.waiter.db, &serve.command.args(0));
+                let spec = cx.specs.spec(serve.waiter.stat);
+                each(spec, serve.waiter.db, &serve.command.args(0));
             }
         }
     }
@@ -142,9 +146,9 @@ impl EffectRequest {
     /// The regions without which it cannot run.
     pub(crate) fn needed(&self, cx: &Context<'_>) -> Vec<Place> {
         let mut needed = Vec::new();
-        self.each_command(cx, |row, _, args| {
-            if row.keys != Keys::Everything {
-                needed.extend(regions_of(cx.map, row, args));
+        self.each_command(cx, |spec, _, args| {
+            if spec.keys != Keys::Everything {
+                needed.extend(regions_of(cx.map, spec, args));
             }
         });
         if let Task::Commands { watched, .. } = &self.task {
@@ -157,8 +161,8 @@ impl EffectRequest {
     /// Keys that it names and that are not in memory.
     pub(crate) fn cold_keys(&self, held: &mut HeldRegions, cx: &Context<'_>) -> Vec<PlacedKey> {
         let mut keys = Vec::new();
-        self.each_command(cx, |row, db, args| {
-            keys.append(&mut held.cold_keys(cx.map, row, db, args));
+        self.each_command(cx, |spec, db, args| {
+            keys.append(&mut held.cold_keys(cx.map, spec, db, args));
         });
         keys
     }
@@ -172,11 +176,11 @@ impl EffectRequest {
         cx: &Context<'_>,
     ) -> Vec<ColdRows> {
         let (mut rows, mut nth) = (Vec::new(), 0);
-        self.each_command(cx, |row, db, args| {
+        self.each_command(cx, |spec, db, args| {
             let moment = Moment::new(cx, seed_of(seed, nth));
             nth += 1;
-            if row.is_write() {
-                rows.append(&mut held.cold_rows(&moment, row, db, args));
+            if spec.is_write() {
+                rows.append(&mut held.cold_rows(&moment, spec, db, args));
             }
         });
         rows
@@ -214,7 +218,7 @@ impl EffectRequest {
     /// Looks whether it may run at all.
     fn begin(&mut self, held: &mut HeldRegions, seed: u64, cx: &Context<'_>) -> Option<Needs> {
         let mut writes = false;
-        self.each_command(cx, |row, _, _| writes |= row.is_write());
+        self.each_command(cx, |spec, _, _| writes |= spec.is_write());
         let Task::Commands { batch, watched } = &mut self.task else {
             return None;
         };
@@ -255,11 +259,11 @@ impl EffectRequest {
             self.is_over = true;
             return None;
         };
-        let row = cx.specs.row(stat as usize);
+        let spec = cx.specs.spec(stat as usize);
         let mut replies = std::mem::replace(&mut batch.replies, Reply::new(Protocol::Resp2));
         let args = batch.commands.args(at);
         if !std::mem::replace(&mut self.is_loaded, true) {
-            let keys = held.cold_keys(cx.map, row, db, &args);
+            let keys = held.cold_keys(cx.map, spec, db, &args);
             if !keys.is_empty() {
                 batch.replies = replies;
                 return Some(Needs::of_keys(keys));
@@ -267,14 +271,14 @@ impl EffectRequest {
         }
         let again = self.again.take();
         let again = again.unwrap_or_else(|| Again::chosen(seed_of(seed, at)));
-        let attempted = held.attempt((row, db, &args), again, &mut replies, cx, |view, reply| {
-            invoke(batch, row, view, &args, reply, cx)
+        let attempted = held.attempt((spec, db, &args), again, &mut replies, cx, |view, reply| {
+            invoke(batch, spec, view, &args, reply, cx)
         });
         let refused = match attempted {
             Attempted::Ran(ran) => {
                 cx.host
                     .on_command(batch, stat as usize, &args, ran == Ran::Refused);
-                if let (Ran::Empty, Run::Block(block)) = (ran, &row.run) {
+                if let (Ran::Empty, Run::Block(block)) = (ran, &spec.run) {
                     match &batch.waiter {
                         // It stands there since its first run, which was undone; it was claimed since.
                         Some(waiter) if self.is_in_line => {
@@ -283,7 +287,7 @@ impl EffectRequest {
                             }
                         }
                         Some(waiter) => {
-                            put_in_line(held, waiter, row, db, &args, cx);
+                            put_in_line(held, waiter, spec, db, &args, cx);
                             self.is_in_line = true;
                         }
                         None => nil(block, &mut replies),
@@ -334,8 +338,8 @@ impl EffectRequest {
         } = &*serve;
         let args = command.args(0);
         if !std::mem::replace(&mut self.is_loaded, true) {
-            let row = cx.specs.row(waiter.stat);
-            let keys = held.cold_keys(cx.map, row, waiter.db, &args);
+            let spec = cx.specs.spec(waiter.stat);
+            let keys = held.cold_keys(cx.map, spec, waiter.db, &args);
             if !keys.is_empty() {
                 return Some(Needs::of_keys(keys));
             }
@@ -443,12 +447,12 @@ impl Needs {
 fn put_in_line(
     held: &mut HeldRegions,
     waiter: &Arc<Waiter>,
-    row: &Command,
+    spec: &CommandSpec,
     db: DbIndex,
     args: &Args<'_>,
     cx: &Context<'_>,
 ) {
-    for key in awaited_keys(row, args) {
+    for key in awaited_keys(spec, args) {
         if let Some(region) = held.region_of(cx.map, key) {
             region.add_waiter(db, key, waiter.clone());
         }

@@ -10,7 +10,7 @@ use replica::{Fetch, LogWrite, Message, SnapshotHead};
 use table::leader::{Action, End};
 
 use crate::{
-    BatchBox, CoreId, EffectBatch, BatchOutcome, Outcome, Place, RegionBox, ReplicaRecord, Waiter,
+    BatchBox, BatchOutcome, CoreId, EffectBatch, Outcome, Place, RegionBox, ReplicaRecord, Waiter,
 };
 
 #[derive(Default)]

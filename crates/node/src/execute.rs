@@ -87,17 +87,17 @@ pub(crate) fn execute<A: Audience>(
         if nth >= prefetched {
             prefetched = prefetch(space, payload, &commands, nth);
         }
-        let row = specs.row(command.stat as usize);
+        let spec = specs.spec(command.stat as usize);
         let args = commands.args(payload, command);
         milestone("the region executed the command");
         audience.before(space, nth);
         let seed = seed_of(entry.seed, nth);
         let view = View::one(space, command.db, stamp_ms, seed, tuning);
-        let view = audience.prepare(view, row, &args);
+        let view = audience.prepare(view, spec, &args);
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            command::call(row, view, &args, audience.reply())
+            command::call(spec, view, &args, audience.reply())
         }));
-        audience.after(space, row, &args, ran.ok());
+        audience.after(space, spec, &args, ran.ok());
     }
     audience.finish(space);
     (Executed::Commands { stamp_ms }, commands)
@@ -185,7 +185,8 @@ pub fn execute_payload(
             Ok(false)
         }
         Executed::Rows {
-            changes: entry_rows, ..
+            changes: entry_rows,
+            ..
         } => {
             *changes = entry_rows;
             Ok(true)

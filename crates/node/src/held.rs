@@ -2,7 +2,7 @@
 //! meanwhile, nothing of them is on its way, and all their rows are in the store.
 
 use base::{DbIndex, Refusal};
-use command::{Command, Keys};
+use command::{CommandSpec, Keys};
 use keyspace::rows::{ColdRows, LoadRequest, Loaded, RowStore, Tier};
 use keyspace::{Keyspace, Router, Tuning, View, rows};
 use resp::{Args, Reply};
@@ -153,13 +153,13 @@ impl HeldRegions {
     pub fn cold_keys(
         &mut self,
         map: &Map,
-        row: &Command,
+        spec: &CommandSpec,
         db: DbIndex,
         args: &Args<'_>,
     ) -> Vec<PlacedKey> {
         let mut keys = Vec::new();
-        row.each_key(db, args, &mut |db, key| keys.push((db, key.into())));
-        if row.is_write() && row.keys == Keys::Everything {
+        spec.each_key(db, args, &mut |db, key| keys.push((db, key.into())));
+        if spec.is_write() && spec.keys == Keys::Everything {
             // Whether FLUSHALL or SWAPDB change a watched key depends on what is there.
             let interests = self.0.iter().flat_map(|it| it.keys_of_interest());
             let watched: Vec<Box<[u8]>> = interests.map(Into::into).collect();
@@ -206,12 +206,12 @@ impl HeldRegions {
     pub fn cold_rows(
         &mut self,
         moment: &Moment<'_>,
-        row: &Command,
+        spec: &CommandSpec,
         db: DbIndex,
         args: &Args<'_>,
     ) -> Vec<ColdRows> {
         let mut found = false;
-        row.each_key(db, args, &mut |db, key| {
+        spec.each_key(db, args, &mut |db, key| {
             let region = self.region_of(moment.map, key);
             found = found || region.is_some_and(|region| region.space.is_on_rows(db, key));
         });
@@ -219,7 +219,7 @@ impl HeldRegions {
             return Vec::new();
         }
         self.read_cached(true);
-        self.view(moment, db, |view| ready::dry_run(row, view, args));
+        self.view(moment, db, |view| ready::dry_run(spec, view, args));
         self.read_cached(false);
         // Keys that are missing are found out about when the command runs.
         self.take_missing();
@@ -245,23 +245,23 @@ impl HeldRegions {
     /// Of a durable node: runs a command by `invoke`, unless it may not run or needs what is not in memory.
     pub fn attempt(
         &mut self,
-        (row, db, args): (&Command, DbIndex, &Args<'_>),
+        (spec, db, args): (&CommandSpec, DbIndex, &Args<'_>),
         again: Again,
         reply: &mut Reply,
         cx: &Context<'_>,
         invoke: impl FnOnce(View<'_>, &mut Reply) -> Ran,
     ) -> Attempted {
-        let is_write = row.is_write();
+        let is_write = spec.is_write();
         let moment = Moment::new(cx, again.seed(cx.seeds));
         // What somebody else looked for in vain is not a reason to run this one twice.
         self.take_missing();
         self.take_cold();
         if is_write {
-            if let Some(refusal) = self.lacks_room(row, db, args, cx.map) {
+            if let Some(refusal) = self.lacks_room(spec, db, args, cx.map) {
                 return Attempted::Refused(refusal);
             }
             if again.stops() {
-                let rows = self.cold_rows(&moment, row, db, args);
+                let rows = self.cold_rows(&moment, spec, db, args);
                 if !rows.is_empty() {
                     let keys = Vec::new();
                     return Attempted::Lacks { keys, rows };
@@ -292,7 +292,7 @@ impl HeldRegions {
     /// it.
     fn lacks_room(
         &mut self,
-        row: &Command,
+        spec: &CommandSpec,
         db: DbIndex,
         args: &Args<'_>,
         map: &Map,
@@ -301,9 +301,9 @@ impl HeldRegions {
             return None;
         }
         let mut lacks = false;
-        row.each_key(db, args, &mut |db, key| {
+        spec.each_key(db, args, &mut |db, key| {
             if let Some(region) = self.region_of(map, key) {
-                lacks |= lacks_room(region, row, db, args, key);
+                lacks |= lacks_room(region, spec, db, args, key);
             }
         });
         lacks.then(full_refusal)

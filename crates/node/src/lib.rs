@@ -83,7 +83,7 @@ pub use batch::{Batch, BatchBox};
 pub use catalogue::Catalogue;
 pub use command_list::{CommandList, clear_room};
 pub use context::{Context, Executing, Host, Seeds};
-pub use effect_batch::{EffectBatch, BatchOutcome, begin_entry, open_space, state_row};
+pub use effect_batch::{BatchOutcome, EffectBatch, begin_entry, open_space, state_row};
 pub use effect_groups::GROUPS;
 pub use effect_request::EffectRequest;
 pub use effects::{
@@ -106,7 +106,7 @@ pub use open::{Open, Pace};
 pub use order::is_logged_as_given;
 pub use outcome::{CHANGING, Outcome, Unserved, in_doubt, too_large, try_again};
 pub use owned::OwnedRegions;
-pub use peers::{TIMEOUT_MS, Peers, Wait};
+pub use peers::{Peers, TIMEOUT_MS, Wait};
 pub use progress::Progress;
 pub use read_barrier::{Barrier, Serving};
 pub use reads::READS;

@@ -9,7 +9,7 @@
 //! say goes out, what is committed is applied.
 
 use base::milestone;
-use command::{Command, Traits};
+use command::{CommandSpec, Traits};
 use replica::Refused;
 use replica::entry::EntryWriter;
 
@@ -31,8 +31,8 @@ const ROW_APPLY: &[u8] = b"row.apply";
 
 /// Whether a command goes through the log as it is. The others are logged by what they changed
 /// ([`crate::effect_batch`]): their outcome depends on how values lie in memory.
-pub fn is_logged_as_given(row: &Command) -> bool {
-    !row.is(Traits::BY_EFFECT)
+pub fn is_logged_as_given(spec: &CommandSpec) -> bool {
+    !spec.is(Traits::BY_EFFECT)
 }
 
 /// Which regions are to be left alone.
@@ -343,11 +343,11 @@ impl Region {
     /// Adds the writes of a batch to an entry, and attempts for blocked sessions behind them.
     fn draft(&mut self, batch: &BatchBox, draft: &mut Draft, cx: &Context<'_>, out: &mut Effects) {
         let writes = |at: usize, stat: u16| {
-            let row = cx.specs.row(stat as usize);
-            (row.is_write() && !batch.is_refused(at)).then_some(row)
+            let spec = cx.specs.spec(stat as usize);
+            (spec.is_write() && !batch.is_refused(at)).then_some(spec)
         };
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-            let Some(row) = writes(at, stat) else {
+            let Some(spec) = writes(at, stat) else {
                 continue;
             };
             let args = batch.commands.args(at);
@@ -355,7 +355,7 @@ impl Region {
             draft.count += 1;
             if self.has_interest() && !batch.is_transaction {
                 let behind = draft.count;
-                self.serve_behind(behind, (row, db, &args), draft, cx, out);
+                self.serve_behind(behind, (spec, db, &args), draft, cx, out);
             }
         }
         if !self.has_interest() || !batch.is_transaction {
@@ -364,9 +364,9 @@ impl Region {
         // Those who wait come when the whole transaction is done.
         let behind = draft.count;
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-            if let Some(row) = writes(at, stat) {
+            if let Some(spec) = writes(at, stat) {
                 let args = batch.commands.args(at);
-                self.serve_behind(behind, (row, db, &args), draft, cx, out);
+                self.serve_behind(behind, (spec, db, &args), draft, cx, out);
             }
         }
     }

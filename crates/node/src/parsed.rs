@@ -2,7 +2,7 @@
 
 use base::DbIndex;
 use base::limits::DATABASES;
-use command::Command;
+use command::CommandSpec;
 use keyspace::rows::Changes;
 use replica::entry::{self, Body};
 use resp::{Args, Span};
@@ -60,11 +60,11 @@ impl ParsedCommands {
         &'a self,
         specs: &'a Specs,
         payload: &'a [u8],
-        mut each: impl FnMut(&'a Command, DbIndex, Args<'a>),
+        mut each: impl FnMut(&'a CommandSpec, DbIndex, Args<'a>),
     ) {
         for &command in &self.commands {
-            let row = specs.row(command.stat as usize);
-            each(row, command.db, self.args(payload, command));
+            let spec = specs.spec(command.stat as usize);
+            each(spec, command.db, self.args(payload, command));
         }
     }
 
@@ -132,14 +132,14 @@ pub(crate) fn parse(
                 check(db)?;
                 let spans = parsed.spans.get(start..).unwrap_or_default();
                 let resolved = specs.table.resolve_logged(&Args::new(payload, spans));
-                let Ok((number, row)) = resolved else {
+                let Ok((number, spec)) = resolved else {
                     return Err(format!(
                         "entry {index} of the log has a command this version does not know"
                     ));
                 };
                 parsed.commands.push(ParsedCommand {
                     db,
-                    stat: specs.stat_number(number, row) as u16,
+                    stat: specs.stat_number(number, spec) as u16,
                     start: start as u32,
                     end: parsed.spans.len() as u32,
                 });

@@ -363,7 +363,11 @@ impl Region {
     /// Tells those who wait what a `Ready`, or applied entries, mean for them.
     fn after_ready(&mut self, turned: Turned, cx: &Context<'_>, out: &mut Effects) {
         if turned.lost {
-            if self.member.as_ref().is_some_and(|it| it.uncommitted.is_some()) {
+            if self
+                .member
+                .as_ref()
+                .is_some_and(|it| it.uncommitted.is_some())
+            {
                 self.undo(cx, out);
             }
             for waiter in self.take_interest() {

@@ -51,7 +51,9 @@ impl Region {
         let Some(member) = self.member.as_deref() else {
             return true;
         };
-        if member.uncommitted.is_some() || member.peers.as_deref().is_some_and(|it| it.is_installing) {
+        if member.uncommitted.is_some()
+            || member.peers.as_deref().is_some_and(|it| it.is_installing)
+        {
             // Also for who was confirmed: it may have come to this since.
             return false;
         }

@@ -22,7 +22,7 @@ use crate::effects::{Effects, Load};
 use crate::run::{Absent, Access, Again, Cold, Ran};
 use crate::write_back::Wanted;
 use crate::{
-    Barrier, Batch, BatchBox, Context, EffectRequest, Outcome, OwnedRegions, TIMEOUT_MS, Place,
+    Barrier, Batch, BatchBox, Context, EffectRequest, Outcome, OwnedRegions, Place, TIMEOUT_MS,
     Unserved, row_needs,
 };
 
@@ -316,13 +316,13 @@ impl OwnedRegions {
         let mut absent = None;
         while let Some(&(stat, db)) = batch.heads.get(batch.ends.len()) {
             let at = batch.ends.len();
-            let row = cx.specs.row(stat as usize);
+            let spec = cx.specs.spec(stat as usize);
             let mut replies =
                 std::mem::replace(&mut batch.replies, Reply::new(resp::Protocol::Resp2));
             let args = batch.commands.args(at);
             let tried = std::mem::take(again);
             let access = Access {
-                row,
+                spec,
                 db,
                 args: &args,
                 now_ms: cx.now_ms,
@@ -334,7 +334,7 @@ impl OwnedRegions {
             };
             let before = replies.len();
             let ran = region.run(&access, cx.seeds, &mut replies, |view, reply| {
-                invoke(batch, row, view, &args, reply, cx)
+                invoke(batch, spec, view, &args, reply, cx)
             });
             batch.replies = replies;
             match ran {
@@ -379,7 +379,7 @@ impl OwnedRegions {
 /// Calls the command's function; its refusal is written.
 pub(crate) fn invoke(
     batch: &Batch,
-    row: &command::Command,
+    spec: &command::CommandSpec,
     view: View<'_>,
     args: &resp::Args<'_>,
     reply: &mut Reply,
@@ -387,11 +387,11 @@ pub(crate) fn invoke(
 ) -> Ran {
     let before = reply.len();
     let is_untouching = batch.client.no_touch.load(Ordering::Relaxed);
-    let view = match is_untouching && !row.is(Traits::ALWAYS_TOUCHES) {
+    let view = match is_untouching && !spec.is(Traits::ALWAYS_TOUCHES) {
         true => view.without_touching(),
         false => view,
     };
-    let ran = catch_unwind(AssertUnwindSafe(|| command::call(row, view, args, reply)));
+    let ran = catch_unwind(AssertUnwindSafe(|| command::call(spec, view, args, reply)));
     let refusal = match ran {
         Ok(Ok(Attempt::Served)) => return Ran::Done,
         Ok(Ok(Attempt::Empty)) => return Ran::Empty,

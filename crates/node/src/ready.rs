@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use base::DbIndex;
-use command::Command;
+use command::CommandSpec;
 use keyspace::rows::ColdRows;
 use keyspace::{Keyspace, Tuning, View};
 use resp::{Args, Protocol, Reply};
@@ -37,13 +37,13 @@ pub(crate) fn cold_keys(
         Parsed::Empty | Parsed::Rows(_) | Parsed::Digest(_) => {}
         Parsed::Expire(keys) => keys.iter().for_each(|(db, key, _)| look(*db, key)),
         Parsed::Commands(commands) => {
-            commands.each(specs, payload, |row, db, args| {
-                row.each_key(db, &args, &mut look);
+            commands.each(specs, payload, |spec, db, args| {
+                spec.each_key(db, &args, &mut look);
             });
         }
     }
-    each_read(specs, proposal, |_, _, row, db, args| {
-        row.each_key(db, args, &mut look);
+    each_read(specs, proposal, |_, _, spec, db, args| {
+        spec.each_key(db, args, &mut look);
     });
     cold
 }
@@ -69,19 +69,19 @@ pub(crate) fn cold_rows(
     }
     space.read_cached(true);
     let mut nth = 0;
-    commands.each(specs, payload, |row, db, args| {
+    commands.each(specs, payload, |spec, db, args| {
         let seed = seed_of(entry.seed, nth);
         nth += 1;
-        if is_on_rows(space, row, db, &args) {
+        if is_on_rows(space, spec, db, &args) {
             let view = View::one(space, db, entry.stamp_ms, seed, tuning);
-            dry_run(row, view, &args);
+            dry_run(spec, view, &args);
         }
     });
-    each_read(specs, proposal, |batch, at, row, db, args| {
-        if is_on_rows(space, row, db, args) {
+    each_read(specs, proposal, |batch, at, spec, db, args| {
+        if is_on_rows(space, spec, db, args) {
             let seed = read_seed(entry.seed, batch, at);
             let view = View::one(space, db, entry.stamp_ms, seed, tuning);
-            dry_run(row, view, args);
+            dry_run(spec, view, args);
         }
     });
     space.read_cached(false);
@@ -94,33 +94,33 @@ pub(crate) fn cold_rows(
 fn each_read(
     specs: &Specs,
     proposal: Option<&Proposal>,
-    mut each: impl FnMut(usize, usize, &Command, DbIndex, &Args<'_>),
+    mut each: impl FnMut(usize, usize, &CommandSpec, DbIndex, &Args<'_>),
 ) {
     let batches = proposal.into_iter().flat_map(|it| it.batches.iter());
     for (nth, batch) in batches.enumerate() {
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-            let row = specs.row(stat as usize);
-            if !row.is_write() && !batch.is_refused(at) {
-                each(nth, at, row, db, &batch.commands.args(at));
+            let spec = specs.spec(stat as usize);
+            if !spec.is_write() && !batch.is_refused(at) {
+                each(nth, at, spec, db, &batch.commands.args(at));
             }
         }
     }
 }
 
 /// Whether a command names a big collection.
-fn is_on_rows(space: &mut Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> bool {
+fn is_on_rows(space: &mut Keyspace, spec: &CommandSpec, db: DbIndex, args: &Args<'_>) -> bool {
     let mut found = false;
-    row.each_key(db, args, &mut |db, key| {
+    spec.each_key(db, args, &mut |db, key| {
         found = found || space.is_on_rows(db, key);
     });
     found
 }
 
 /// Runs a command on a view that changes nothing: the keyspace notes what it looks for in vain.
-pub fn dry_run(row: &Command, view: View<'_>, args: &Args<'_>) {
+pub fn dry_run(spec: &CommandSpec, view: View<'_>, args: &Args<'_>) {
     let mut reply = Reply::new(Protocol::Resp2);
     // If it panics it will do so again, where somebody is told.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        let _ = command::call(row, view.dry_run(), args, &mut reply);
+        let _ = command::call(spec, view.dry_run(), args, &mut reply);
     }));
 }

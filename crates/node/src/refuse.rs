@@ -5,7 +5,9 @@ use std::sync::Arc;
 use base::DbIndex;
 
 use crate::effects::{Effects, Served};
-use crate::{Context, BatchOutcome, Outcome, OwnedRegions, Place, Proposal, Region, Serving, Waiter};
+use crate::{
+    BatchOutcome, Context, Outcome, OwnedRegions, Place, Proposal, Region, Serving, Waiter,
+};
 
 impl OwnedRegions {
     /// The log or the store failed: nothing that is on its way will be acknowledged.
@@ -68,7 +70,8 @@ impl Region {
             .extend(batches.map(|batch| (batch, outcome.clone())));
         if let Some(effects) = proposal.effects {
             let fate = BatchOutcome::Failed(outcome.clone());
-            out.batch_outcomes.push((effects.from, effects.ticket, fate));
+            out.batch_outcomes
+                .push((effects.from, effects.ticket, fate));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which regions a command needs.
 
-use command::{Command, Keys, KeysError};
+use command::{CommandSpec, Keys, KeysError};
 use resp::Args;
 
 use crate::{Map, Place};
@@ -20,8 +20,8 @@ pub enum Route {
 
 /// Finds the regions of a command's keys. `regions` is room for them.
 #[inline]
-pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<Place>) -> Route {
-    match row.keys {
+pub fn route(map: &Map, spec: &CommandSpec, args: &Args<'_>, regions: &mut Vec<Place>) -> Route {
+    match spec.keys {
         Keys::Everything => return Route::All,
         Keys::Cursor => return Route::Cursor,
         keys if map.is_single() => {
@@ -30,7 +30,7 @@ pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<Place>
         }
         _ => {}
     }
-    match row.keys {
+    match spec.keys {
         Keys::Range { first, last, .. } if last == first as isize => {
             Route::One(map.region_of(args.at(first)))
         }
@@ -59,9 +59,9 @@ pub fn route(map: &Map, row: &Command, args: &Args<'_>, regions: &mut Vec<Place>
 }
 
 /// The regions of a command's keys, ascending.
-pub fn regions_of(map: &Map, row: &Command, args: &Args<'_>) -> Vec<Place> {
+pub fn regions_of(map: &Map, spec: &CommandSpec, args: &Args<'_>) -> Vec<Place> {
     let mut regions = Vec::new();
-    match route(map, row, args, &mut regions) {
+    match route(map, spec, args, &mut regions) {
         Route::One(one) => regions = vec![one],
         Route::All | Route::Cursor => regions = (0..map.regions()).collect(),
         Route::Anywhere => regions.clear(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use base::{DbIndex, Refusal};
-use command::{Command, RowGrowth, Traits};
+use command::{CommandSpec, RowGrowth, Traits};
 use keyspace::Keyspace;
 use resp::Args;
 use table::leader::Failure;
@@ -73,9 +73,9 @@ impl Region {
     ) {
         let mut refused = Vec::new();
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-            let row = cx.specs.row(stat as usize);
+            let spec = cx.specs.spec(stat as usize);
             let mut why = None;
-            each_row(&self.space, row, db, &batch.commands.args(at), |id| {
+            each_row(&self.space, spec, db, &batch.commands.args(at), |id| {
                 let found = failed.iter().find(|(failed, _)| *failed == id);
                 why = why.take().or(found.map(|(_, refusal)| refusal.clone()));
             });
@@ -98,13 +98,13 @@ fn needs(
     let departing = &write_back.departing;
     let (mut cold, mut is_departing, mut full) = (Vec::new(), false, Vec::new());
     for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-        let row = cx.specs.row(stat as usize);
-        if batch.is_refused(at) || row.is(Traits::RELEASES_ROW) {
+        let spec = cx.specs.spec(stat as usize);
+        if batch.is_refused(at) || spec.is(Traits::RELEASES_ROW) {
             continue;
         }
         let mut named = false;
         let args = batch.commands.args(at);
-        row.each_key(db, &args, &mut |db, key| {
+        spec.each_key(db, &args, &mut |db, key| {
             let Some(is_cached) = space.is_row_cached(db, key) else {
                 return;
             };
@@ -119,7 +119,7 @@ fn needs(
                 }
             }
         });
-        if named && !has_room && row.is_write() && needs_room(space, row, db, &args) {
+        if named && !has_room && spec.is_write() && needs_room(space, spec, db, &args) {
             full.push(at);
         }
     }
@@ -136,10 +136,10 @@ fn needs(
 /// Rows that clients let go with this batch.
 fn each_kicked(space: &Keyspace, batch: &BatchBox, cx: &Context<'_>, mut each: impl FnMut(RowId)) {
     for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-        let row = cx.specs.row(stat as usize);
-        if row.is(Traits::RELEASES_ROW) {
+        let spec = cx.specs.spec(stat as usize);
+        if spec.is(Traits::RELEASES_ROW) {
             let args = batch.commands.args(at);
-            each_row(space, row, db, &args, &mut each);
+            each_row(space, spec, db, &args, &mut each);
         }
     }
 }
@@ -147,12 +147,12 @@ fn each_kicked(space: &Keyspace, batch: &BatchBox, cx: &Context<'_>, mut each: i
 /// The rows that a command names.
 fn each_row(
     space: &Keyspace,
-    row: &Command,
+    spec: &CommandSpec,
     db: DbIndex,
     args: &Args<'_>,
     mut each: impl FnMut(RowId),
 ) {
-    row.each_key(db, args, &mut |db, key| {
+    spec.each_key(db, args, &mut |db, key| {
         if let Some(Ok(found)) = space.row_of(db, key) {
             each(found.id);
         }
@@ -164,7 +164,7 @@ fn each_row(
 /// [`Region::only_ready`].
 pub fn lacks_room(
     region: &Region,
-    row: &Command,
+    spec: &CommandSpec,
     db: DbIndex,
     args: &Args<'_>,
     key: &[u8],
@@ -176,15 +176,15 @@ pub fn lacks_room(
     let write_back = member.and_then(|member| member.write_back.as_deref());
     match (write_back, region.space.table_rows()) {
         (Some(write_back), Some(rows)) => {
-            !write_back.leader.has_room(rows) && needs_room(&region.space, row, db, args)
+            !write_back.leader.has_room(rows) && needs_room(&region.space, spec, db, args)
         }
         _ => false,
     }
 }
 
 /// Whether a command may make its row larger. A row that is not cached is for who loads it.
-fn needs_room(space: &Keyspace, row: &Command, db: DbIndex, args: &Args<'_>) -> bool {
-    let values_of = match row.row_growth {
+fn needs_room(space: &Keyspace, spec: &CommandSpec, db: DbIndex, args: &Args<'_>) -> bool {
+    let values_of = match spec.row_growth {
         RowGrowth::Never => return false,
         RowGrowth::By(values_of) => Some(values_of),
         RowGrowth::Unknown => None,

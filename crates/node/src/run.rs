@@ -2,7 +2,7 @@
 //! reads of a durable node. Nothing here waits.
 
 use base::DbIndex;
-use command::Command;
+use command::CommandSpec;
 use keyspace::rows::ColdRows;
 use keyspace::{Tuning, View};
 use resp::{Args, Reply};
@@ -101,7 +101,7 @@ impl Again {
 
 /// A command and the moment it runs at.
 pub struct Access<'a> {
-    pub row: &'a Command,
+    pub spec: &'a CommandSpec,
     pub db: DbIndex,
     pub args: &'a Args<'a>,
     pub now_ms: u64,
@@ -168,8 +168,8 @@ impl Region {
         if !cold.keys.is_empty() {
             // All keys of the command come together: one by one, the next could push out the last.
             let keys = &mut cold.keys;
-            let row = access.row;
-            row.each_key(access.db, access.args, &mut |db, key| {
+            let spec = access.spec;
+            spec.each_key(access.db, access.args, &mut |db, key| {
                 keys.push((db, key.into()));
             });
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use base::DbIndex;
-use command::{Command, Run, WaitOn};
+use command::{CommandSpec, Run, WaitOn};
 use replica::entry::EntryWriter;
 use resp::Args;
 
@@ -32,26 +32,26 @@ impl Region {
     pub(crate) fn serve_behind(
         &mut self,
         behind: usize,
-        (row, db, args): (&Command, DbIndex, &Args<'_>),
+        (spec, db, args): (&CommandSpec, DbIndex, &Args<'_>),
         draft: &mut Draft,
         cx: &Context<'_>,
         out: &mut Effects,
     ) {
-        if !row.may_fill_keys() {
+        if !spec.may_fill_keys() {
             return; // one that only takes has nothing for anybody
         }
         // Keys that may be filled, each with how many elements at most, in the order they are.
         let mut filled: VecDeque<(Cow<'_, [u8]>, usize)> = VecDeque::new();
-        let _ = row.keys.positions(args, |at| {
+        let _ = spec.keys.positions(args, |at| {
             filled.push_back((args.at(at).into(), args.len()));
         });
         while let Some((key, most)) = filled.pop_front() {
             let key = &*key;
             let mut line = self.interests.claim(db, key, most).into_iter();
             while let Some(waiter) = line.next() {
-                let row = cx.specs.row(waiter.stat);
-                let command = only_key(row, &waiter.command.args(0), key);
-                if regions_of(cx.map, row, &command.args(0)) != [self.id] {
+                let spec = cx.specs.spec(waiter.stat);
+                let command = only_key(spec, &waiter.command.args(0), key);
+                if regions_of(cx.map, spec, &command.args(0)) != [self.id] {
                     // A move to another region: served when this entry is applied, and so are those
                     // behind it. The last goes back first, so the order stays.
                     for waiter in std::iter::once(waiter).chain(line).rev() {
@@ -61,7 +61,7 @@ impl Region {
                 }
                 draft.entry.push(db, command.args(0).iter_from(0));
                 draft.count += 1;
-                if let Some(to) = destination(row, &command.args(0)) {
+                if let Some(to) = destination(spec, &command.args(0)) {
                     filled.push_back((to.to_vec().into(), 1));
                 }
                 draft.serves.push_back(Serve {
@@ -76,20 +76,20 @@ impl Region {
 }
 
 /// Where a command that waits for its first key puts what it took: its last key.
-fn destination<'a>(row: &Command, args: &Args<'a>) -> Option<&'a [u8]> {
-    if !matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey) {
+fn destination<'a>(spec: &CommandSpec, args: &Args<'a>) -> Option<&'a [u8]> {
+    if !matches!(spec.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey) {
         return None;
     }
     let mut last = None;
-    row.keys.positions(args, |at| last = Some(at)).ok()?;
+    spec.keys.positions(args, |at| last = Some(at)).ok()?;
     last.map(|at| args.at(at))
 }
 
 /// The keys a command waits on, each once.
-pub fn awaited_keys<'a>(row: &Command, args: &Args<'a>) -> Vec<&'a [u8]> {
+pub fn awaited_keys<'a>(spec: &CommandSpec, args: &Args<'a>) -> Vec<&'a [u8]> {
     let mut keys: Vec<&[u8]> = Vec::new();
-    let _ = row.keys.positions(args, |at| keys.push(args.at(at)));
-    if matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey) {
+    let _ = spec.keys.positions(args, |at| keys.push(args.at(at)));
+    if matches!(spec.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey) {
         keys.truncate(1);
     }
     keys.sort_unstable();

@@ -84,9 +84,9 @@ impl OwnedRegions {
                 return;
             }
         };
-        let row = cx.specs.row(waiter.stat);
-        let command = only_key(row, &waiter.command.args(0), &key.1);
-        let regions = regions_of(cx.map, row, &command.args(0));
+        let spec = cx.specs.spec(waiter.stat);
+        let command = only_key(spec, &waiter.command.args(0), &key.1);
+        let regions = regions_of(cx.map, spec, &command.args(0));
         self.groups.serving.insert((place, key.clone()), false);
         let request = EffectRequest::serve(regions, waiter, command, place, key);
         self.submit(request);

@@ -1,62 +1,62 @@
 //! All command specifications in one table, each with the number by which statistics know it.
 
-use command::{Command, Table};
+use command::{CommandSpec, Table};
 
 pub struct Specs {
     pub table: Table,
     /// By number in the table: the statistics number of the command; its subcommands follow.
     stat_base: Vec<u16>,
     /// By statistics number.
-    rows: Vec<Command>,
+    specs: Vec<CommandSpec>,
 }
 
 impl Specs {
-    pub fn new(specs: impl IntoIterator<Item = Command>) -> Self {
+    pub fn new(specs: impl IntoIterator<Item = CommandSpec>) -> Self {
         let table = Table::new(specs);
-        let mut rows = Vec::new();
+        let mut specs = Vec::new();
         let mut stat_base = Vec::new();
-        for row in table.rows() {
-            stat_base.push(rows.len() as u16);
-            rows.push(*row);
-            rows.extend_from_slice(row.subcommands);
+        for spec in table.specs() {
+            stat_base.push(specs.len() as u16);
+            specs.push(*spec);
+            specs.extend_from_slice(spec.subcommands);
         }
         Specs {
             table,
             stat_base,
-            rows,
+            specs,
         }
     }
 
     /// The place of a command, or of a subcommand, in the statistics.
     #[inline]
-    pub fn stat_number(&self, number: usize, row: &Command) -> usize {
+    pub fn stat_number(&self, number: usize, spec: &CommandSpec) -> usize {
         let base = self.stat_base.get(number).copied().unwrap_or(0) as usize;
-        let Some(top) = self.table.rows().get(number) else {
+        let Some(top) = self.table.specs().get(number) else {
             return base;
         };
         if top.subcommands.is_empty() {
             return base;
         }
-        let sub = top.subcommands.iter().position(|sub| sub.name == row.name);
+        let sub = top.subcommands.iter().position(|sub| sub.name == spec.name);
         base + sub.map_or(0, |at| 1 + at)
     }
 
     pub fn stat_count(&self) -> usize {
-        self.rows.len()
+        self.specs.len()
     }
 
     /// The command with a statistics number. A number that is none gives the first command.
     #[inline]
-    pub fn row(&self, stat: usize) -> &Command {
-        self.rows.get(stat).unwrap_or(&self.rows[0])
+    pub fn spec(&self, stat: usize) -> &CommandSpec {
+        self.specs.get(stat).unwrap_or(&self.specs[0])
     }
 
     /// Every command with its statistics number, subcommands behind their container.
-    pub fn each_row(&self) -> impl Iterator<Item = (usize, &Command)> {
+    pub fn each_row(&self) -> impl Iterator<Item = (usize, &CommandSpec)> {
         self.table
-            .rows()
+            .specs()
             .iter()
-            .flat_map(|row| std::iter::once(row).chain(row.subcommands))
+            .flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
             .enumerate()
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Block, Command, Keys, Nil, Run, WaitOn};
+use command::{Attempt, Block, CommandSpec, Keys, Nil, Run, WaitOn};
 use keyspace::{Keyspace, Kind, View};
 use resp::{Args, Protocol, Reply};
 
@@ -249,17 +249,17 @@ pub fn attempt_for(
     args: &Args<'_>,
     view: View<'_>,
 ) -> Option<Vec<u8>> {
-    let row = specs.row(waiter.stat);
+    let spec = specs.spec(waiter.stat);
     let mut reply = Reply::new(waiter.protocol);
-    let source = view.kind(first_key(row, args));
-    let result = command::call(row, view, args, &mut reply);
-    answer_of(row, source, result, &mut reply).then(|| reply.into_bytes())
+    let source = view.kind(first_key(spec, args));
+    let result = command::call(spec, view, args, &mut reply);
+    answer_of(spec, source, result, &mut reply).then(|| reply.into_bytes())
 }
 
 /// Whether an attempt for a waiter ends its wait; its reply is in `reply` then. `source`: what was at
 /// the key it waits on before.
 pub(crate) fn answer_of(
-    row: &Command,
+    spec: &CommandSpec,
     source: Option<Kind>,
     result: Result<Attempt, Refusal>,
     reply: &mut Reply,
@@ -271,7 +271,7 @@ pub(crate) fn answer_of(
         // wrong type is the client told.
         Err(refusal) => {
             let waits_on_source =
-                matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey);
+                matches!(spec.run, Run::Block(block) if block.wait_on == WaitOn::FirstKey);
             if !waits_on_source || refusal != Refusal::WrongType || source != Some(Kind::List) {
                 return false;
             }
@@ -283,19 +283,19 @@ pub(crate) fn answer_of(
 }
 
 /// The key a command waits on, when it waits on one.
-pub(crate) fn first_key<'a>(row: &Command, args: &Args<'a>) -> &'a [u8] {
+pub(crate) fn first_key<'a>(spec: &CommandSpec, args: &Args<'a>) -> &'a [u8] {
     let mut first = None;
-    let _ = row.keys.positions(args, |at| {
+    let _ = spec.keys.positions(args, |at| {
         first.get_or_insert(at);
     });
     args.at(first.unwrap_or(1))
 }
 
 /// The command with `key` as the only one it waits on: other keys may be in other regions.
-pub fn only_key(row: &Command, args: &Args<'_>, key: &[u8]) -> CommandList {
+pub fn only_key(spec: &CommandSpec, args: &Args<'_>, key: &[u8]) -> CommandList {
     let mut kept = CommandList::default();
-    let waits_on_all = matches!(row.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
-    match row.keys {
+    let waits_on_all = matches!(spec.run, Run::Block(block) if block.wait_on == WaitOn::AllKeys);
+    match spec.keys {
         Keys::Range { first, last, .. } if waits_on_all => {
             let len = args.len() as isize;
             let behind = if last < 0 { len + last + 1 } else { last + 1 };

@@ -38,15 +38,15 @@ impl Connection {
         let args = self.input.parser.args(bytes);
         let session = &self.work.session;
         let core = session.core.clone();
-        let row = core.shared.commands.row(stat);
-        let Run::Block(block) = row.run else {
+        let spec = core.shared.commands.spec(stat);
+        let Run::Block(block) = spec.run else {
             return Ok(());
         };
         let out = &mut self.work.out;
         let client = session.client.clone();
         client.last_command.store(stat as u32, Ordering::Relaxed);
         let call = Call {
-            row,
+            spec,
             stat,
             db: session.db,
             client: &client.requester,
@@ -57,7 +57,7 @@ impl Connection {
             core.refuse(&refusal, out);
             return Ok(());
         }
-        let mut regions = core.regions_of(row, &args);
+        let mut regions = core.regions_of(spec, &args);
         if regions.is_empty() {
             if core.shared.cluster.is_some() {
                 // It names no key, which it refuses itself; there may be no region at all here.
@@ -121,7 +121,7 @@ impl Connection {
                 ticket.close();
                 return Ok(());
             }
-            for key in awaited_keys(row, &args) {
+            for key in awaited_keys(spec, &args) {
                 if let Some(region) = held.region_of(key) {
                     region.add_waiter(session.db, key, waiter.clone());
                 }

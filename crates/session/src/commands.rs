@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use base::Refusal;
-use command::Command;
+use command::CommandSpec;
 use node::Specs;
 use resp::{Args, Reply};
 
@@ -33,13 +33,13 @@ pub enum SessionRun {
     /// whose row is `Run::Read` or `Run::Write` are left out.
     Subcommands(&'static [(&'static str, SessionRun)]),
     /// The row itself says how (`Run::Read`, `Run::Write`).
-    Row,
+    Spec,
 }
 
 /// A row and what runs it.
 #[derive(Clone, Copy)]
 pub struct SessionCommand {
-    pub row: Command,
+    pub spec: CommandSpec,
     pub run: SessionRun,
 }
 
@@ -57,13 +57,13 @@ impl Commands {
     pub fn new(families: &[&'static [SessionCommand]]) -> Self {
         let session: Vec<&SessionCommand> = families.iter().copied().flatten().collect();
         let pure = command::family::ALL.iter().copied().flatten().copied();
-        let specs = Specs::new(pure.chain(session.iter().map(|command| command.row)));
+        let specs = Specs::new(pure.chain(session.iter().map(|command| command.spec)));
         let by_name: HashMap<&str, SessionRun> = session
             .iter()
-            .map(|command| (command.row.name, command.run))
+            .map(|command| (command.spec.name, command.run))
             .collect();
-        let rows = specs.table.rows().iter();
-        let runs = rows.map(|row| by_name.get(row.name).copied()).collect();
+        let rows = specs.table.specs().iter();
+        let runs = rows.map(|spec| by_name.get(spec.name).copied()).collect();
         let runs = Arc::new(SessionRuns(runs));
         Commands { specs, runs }
     }
@@ -71,11 +71,11 @@ impl Commands {
 
 impl SessionRuns {
     /// What runs a session command; `number` and `row` as [`command::Table::resolve`] gave them.
-    pub fn find(&self, number: usize, row: &Command) -> Option<SessionRun> {
+    pub fn find(&self, number: usize, spec: &CommandSpec) -> Option<SessionRun> {
         match self.0.get(number).copied().flatten()? {
             SessionRun::Subcommands(runs) => runs
                 .iter()
-                .find(|(name, _)| *name == row.name)
+                .find(|(name, _)| *name == spec.name)
                 .map(|(_, run)| *run),
             run => Some(run),
         }
@@ -83,9 +83,9 @@ impl SessionRuns {
 }
 
 /// The refusal for a container without a subcommand.
-pub fn wrong_arity(row: &Command) -> Refusal {
+pub fn wrong_arity(spec: &CommandSpec) -> Refusal {
     Refusal::text_of(format!(
         "ERR wrong number of arguments for '{}' command",
-        row.name
+        spec.name
     ))
 }

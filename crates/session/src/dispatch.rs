@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base::{Refusal, Slot};
-use command::{Command, Flags, Keys, Run, Traits};
+use command::{CommandSpec, Flags, Keys, Run, Traits};
 use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
@@ -85,27 +85,27 @@ impl Work {
     #[inline]
     pub fn dispatch(&mut self, args: &Args<'_>) -> Step {
         let shared = &self.session.core.shared;
-        let (number, row) = match shared.commands.table.resolve(args) {
+        let (number, spec) = match shared.commands.table.resolve(args) {
             Ok(found) => found,
             Err(refusal) => {
-                let row = shared.commands.table.named(args);
-                return match row.is_some_and(|row| row.is(Traits::RUNS_QUEUE)) {
+                let spec = shared.commands.table.named(args);
+                return match spec.is_some_and(|spec| spec.is(Traits::RUNS_QUEUE)) {
                     true => self.reject_exec(&refusal),
                     false => self.reject(None, &refusal),
                 };
             }
         };
-        let stat = shared.commands.stat_number(number, row);
+        let stat = shared.commands.stat_number(number, spec);
         // CLIENT LIST shows it, wherever it runs and however long it waits.
         let last = &self.session.client.last_command;
         last.store(stat as u32, Ordering::Relaxed);
-        if self.pending.comes_first(row) {
+        if self.pending.comes_first(spec) {
             return Step::Slow(Slow::Again);
         }
         if let Some(cluster) = &shared.cluster
             && self.session.authenticated
         {
-            match destination(cluster, &self.session, &self.pending, row, args) {
+            match destination(cluster, &self.session, &self.pending, spec, args) {
                 Ok(Destination::Here) => {}
                 Ok(Destination::Elsewhere(slot)) => {
                     return self.dispatch_elsewhere(slot, stat, args);
@@ -123,11 +123,11 @@ impl Work {
         if is_special(&self.session) {
             return self.dispatch_special(number, stat, args);
         }
-        match row.run {
+        match spec.run {
             Run::Read(_) | Run::Write(_) => {
                 let rest = (&mut self.pending, &mut self.out);
                 let found = (&mut self.regions, &mut self.cold);
-                run_data(&self.session, rest, found, row, stat, args)
+                run_data(&self.session, rest, found, spec, stat, args)
             }
             Run::Block(_) => Step::Slow(Slow::Block { stat }),
             Run::Session | Run::Container => self.run_session(number, stat, args),
@@ -141,14 +141,14 @@ impl Work {
         let Some(cluster) = &core.shared.cluster else {
             return Step::Done;
         };
-        let row = core.shared.commands.row(stat);
+        let spec = core.shared.commands.spec(stat);
         if !self.session.forwards() {
             let leads = cluster.leads(slot);
             if matches!(leads, Leads::There(_) | Leads::Unassigned) {
                 return self.reject(Some(stat), &cluster.moved(slot));
             }
-        } else if matches!(row.run, Run::Read(_) | Run::Write(_))
-            && is_logged_as_given(row)
+        } else if matches!(spec.run, Run::Read(_) | Run::Write(_))
+            && is_logged_as_given(spec)
             && !is_special(&self.session)
         {
             self.pending
@@ -176,19 +176,19 @@ impl Work {
     fn dispatch_special(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
         let core = self.session.core.clone();
         let shared = &core.shared;
-        let row = shared.commands.row(stat);
-        if !self.session.authenticated && !row.flags.contains(Flags::NO_AUTH) {
+        let spec = shared.commands.spec(stat);
+        if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) {
             let refusal = Refusal::new("NOAUTH Authentication required.");
             return self.reject(Some(stat), &refusal);
         }
-        let writes = row.is_write()
-            || (row.is(Traits::RUNS_QUEUE)
+        let writes = spec.is_write()
+            || (spec.is(Traits::RUNS_QUEUE)
                 && self.session.multi.as_ref().is_some_and(|m| m.writes));
         let until_ms = shared.paused_until_ms(writes);
         if until_ms != 0 && until_ms > now_ms() {
             return Step::Slow(Slow::Pause { writes });
         }
-        if self.session.multi.is_some() && !row.is(Traits::NOT_QUEUED) {
+        if self.session.multi.is_some() && !spec.is(Traits::NOT_QUEUED) {
             return self.queue(number, stat, args);
         }
         let quiet = self.session.reply_mode;
@@ -197,16 +197,16 @@ impl Work {
             return Step::Slow(Slow::Again);
         }
         // What EXEC runs is shown before EXEC itself, as in Redis.
-        if monitored && !row.is(Traits::RUNS_QUEUE) {
-            feed_monitors(&self.session, row, args);
+        if monitored && !spec.is(Traits::RUNS_QUEUE) {
+            feed_monitors(&self.session, spec, args);
         }
         if quiet != ReplyMode::On {
             self.suppressed = Some((quiet, self.out.len()));
         }
-        let step = match row.run {
+        let step = match spec.run {
             Run::Read(_) | Run::Write(_) if quiet != ReplyMode::On => {
-                self.regions = core.regions_of(row, args);
-                match route(&shared.map, row, args, &mut Vec::new()) {
+                self.regions = core.regions_of(spec, args);
+                match route(&shared.map, spec, args, &mut Vec::new()) {
                     Route::Cursor => Step::Slow(Slow::Scan { stat }),
                     Route::All => Step::Slow(Slow::HoldAll { stat }),
                     _ => Step::Slow(Slow::Hold { stat }),
@@ -215,7 +215,7 @@ impl Work {
             Run::Read(_) | Run::Write(_) => {
                 let rest = (&mut self.pending, &mut self.out);
                 let found = (&mut self.regions, &mut self.cold);
-                run_data(&self.session, rest, found, row, stat, args)
+                run_data(&self.session, rest, found, spec, stat, args)
             }
             Run::Block(_) => Step::Slow(Slow::Block { stat }),
             Run::Session | Run::Container => self.run_session(number, stat, args),
@@ -245,18 +245,18 @@ impl Work {
     /// A command about the session or the server.
     fn run_session(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
         let core = self.session.core.clone();
-        let row = core.shared.commands.row(stat);
-        match self.session.runs.find(number, row) {
+        let spec = core.shared.commands.spec(stat);
+        match self.session.runs.find(number, spec) {
             Some(SessionRun::Now(run)) => {
-                if !row.is(Traits::RUNS_BESIDE_PENDING) && !self.pending.is_empty() {
+                if !spec.is(Traits::RUNS_BESIDE_PENDING) && !self.pending.is_empty() {
                     return Step::Slow(Slow::Again);
                 }
                 self.session.run_now(stat, run, args, &mut self.out);
                 Step::Done
             }
             Some(SessionRun::Later(run)) => Step::Slow(Slow::Later { stat, run }),
-            Some(SessionRun::Subcommands(_) | SessionRun::Row) | None => {
-                self.reject(Some(stat), &wrong_arity(row))
+            Some(SessionRun::Subcommands(_) | SessionRun::Spec) | None => {
+                self.reject(Some(stat), &wrong_arity(spec))
             }
         }
     }
@@ -326,7 +326,7 @@ impl Session {
     /// Counts a session command that ran.
     pub(super) fn account(&self, stat: usize, failed: bool, args: &Args<'_>) {
         let call = Call {
-            row: self.core.shared.commands.row(stat),
+            spec: self.core.shared.commands.spec(stat),
             stat,
             db: self.db,
             client: &self.client.requester,
@@ -358,36 +358,36 @@ fn destination(
     cluster: &Cluster,
     session: &Session,
     pending: &Pending,
-    row: &Command,
+    spec: &CommandSpec,
     args: &Args<'_>,
 ) -> Result<Destination, Refusal> {
-    let Some(slot) = Cluster::slot_of(row, args)? else {
-        if let Some(refusal) = Cluster::refuses(row, args) {
+    let Some(slot) = Cluster::slot_of(spec, args)? else {
+        if let Some(refusal) = Cluster::refuses(spec, args) {
             return Err(refusal);
         }
         let is_for_all_nodes = session.forwards()
             && session.multi.is_none()
-            && matches!(row.keys, Keys::Everything | Keys::Cursor);
+            && matches!(spec.keys, Keys::Everything | Keys::Cursor);
         return Ok(match is_for_all_nodes {
             true => Destination::AllNodes,
             false => Destination::Here,
         });
     };
-    if row.is_write() {
+    if spec.is_write() {
         session.wrote.note(slot);
     }
     let has_replica = cluster.places.of_slot(slot) != NOWHERE;
     let is_elsewhere = if session.forwards() {
         // WATCH sees to it by itself, what is queued is sent with EXEC.
-        let is_later = session.multi.is_some() || matches!(row.run, Run::Session | Run::Container);
-        let is_read_here = has_replica && session.readonly && !row.is_write();
+        let is_later = session.multi.is_some() || matches!(spec.run, Run::Session | Run::Container);
+        let is_read_here = has_replica && session.readonly && !spec.is_write();
         let is_led_there = || pending.has_forward(slot) || cluster.is_led_there(slot);
         !is_later && !is_read_here && (!has_replica || is_led_there())
     } else {
         // As Redis: a command is not even queued where it could not run.
         !has_replica || session.multi.is_some() && cluster.is_led_there(slot)
     };
-    match (is_elsewhere, Cluster::refuses(row, args)) {
+    match (is_elsewhere, Cluster::refuses(spec, args)) {
         (true, _) => Ok(Destination::Elsewhere(slot)),
         (false, None) => Ok(Destination::Here),
         (false, Some(refusal)) => Err(refusal),
@@ -411,16 +411,16 @@ fn run_data(
     session: &Session,
     (pending, out): (&mut Pending, &mut Reply),
     (regions, cold): (&mut Vec<Place>, &mut Option<Box<Cold>>),
-    row: &Command,
+    spec: &CommandSpec,
     stat: usize,
     args: &Args<'_>,
 ) -> Step {
     let core = &session.core;
     let map = &core.shared.map;
-    let route = route(map, row, args, regions);
-    if core.shared.durable.is_some() && (row.is_write() || !pending.is_empty()) {
+    let route = route(map, spec, args, regions);
+    if core.shared.durable.is_some() && (spec.is_write() || !pending.is_empty()) {
         let call = Call {
-            row,
+            spec,
             stat,
             db: session.db,
             client: &session.client.requester,
@@ -433,14 +433,14 @@ fn run_data(
         }
         // Writes go through the log of their region, and reads behind them follow in line.
         match route {
-            Route::One(region) if !is_logged_as_given(row) => {
+            Route::One(region) if !is_logged_as_given(spec) => {
                 *regions = vec![region];
                 return Step::Slow(Slow::Hold { stat });
             }
-            Route::One(region) if row.is_write() || pending.has_writes(region) => {
+            Route::One(region) if spec.is_write() || pending.has_writes(region) => {
                 let target = map.core_of(region);
                 let lane = Lane { target, at: region };
-                pending.push(session, lane, row, stat, args, out);
+                pending.push(session, lane, spec, stat, args, out);
                 return Step::Done;
             }
             Route::Several => return Step::Slow(Slow::Hold { stat }),
@@ -469,11 +469,11 @@ fn run_data(
             _ => owner,
         };
         let lane = Lane { target: owner, at };
-        pending.push(session, lane, row, stat, args, out);
+        pending.push(session, lane, spec, stat, args, out);
         return Step::Done;
     }
     let call = Call {
-        row,
+        spec,
         stat,
         db: session.db,
         client: &session.client.requester,
@@ -503,8 +503,8 @@ fn run_data(
 }
 
 /// Shows a command to sessions in MONITOR.
-pub(super) fn feed_monitors(session: &Session, row: &Command, args: &Args<'_>) {
-    if row.flags.intersects(Flags::SKIP_MONITOR | Flags::ADMIN) {
+pub(super) fn feed_monitors(session: &Session, spec: &CommandSpec, args: &Args<'_>) {
+    if spec.flags.intersects(Flags::SKIP_MONITOR | Flags::ADMIN) {
         return;
     }
     let now_us = SystemTime::now()
@@ -513,5 +513,5 @@ pub(super) fn feed_monitors(session: &Session, row: &Command, args: &Args<'_>) {
     let core = &session.core;
     let limit_bytes = core.settings().output_limit_normal.hard_bytes;
     let (clients, addr) = (&core.shared.clients, &session.client.addr);
-    clients.feed_monitors(args, row.secrets, session.db, addr, now_us, limit_bytes);
+    clients.feed_monitors(args, spec.secrets, session.db, addr, now_us, limit_bytes);
 }

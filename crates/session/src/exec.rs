@@ -61,12 +61,12 @@ impl Work {
     /// Keeps a command for EXEC.
     pub(super) fn queue(&mut self, number: usize, stat: usize, args: &Args<'_>) -> Step {
         let core = self.session.core.clone();
-        let row = core.shared.commands.row(stat);
-        if row.flags.contains(Flags::NO_MULTI) {
+        let spec = core.shared.commands.spec(stat);
+        if spec.flags.contains(Flags::NO_MULTI) {
             let refusal = Refusal::new("ERR Command not allowed inside a transaction");
             return self.reject(Some(stat), &refusal);
         }
-        if let Err(refusal) = core.admit_queued(row.is_write()) {
+        if let Err(refusal) = core.admit_queued(spec.is_write()) {
             return self.reject(Some(stat), &refusal);
         }
         if !self.pending.is_empty() {
@@ -79,12 +79,12 @@ impl Work {
                 return self.reject(Some(stat), &refusal);
             }
             if core.shared.cluster.is_some()
-                && let Ok(Some(slot)) = Cluster::slot_of(row, args)
+                && let Ok(Some(slot)) = Cluster::slot_of(spec, args)
             {
                 multi.crosses |= *multi.slot.get_or_insert(slot) != slot;
             }
-            multi.writes |= row.is_write();
-            multi.needs_memory |= row.flags.contains(Flags::DENYOOM);
+            multi.writes |= spec.is_write();
+            multi.needs_memory |= spec.flags.contains(Flags::DENYOOM);
             multi.commands.push(args);
             multi.heads.push((number, stat));
         }
@@ -104,9 +104,9 @@ pub fn exec<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
         let result = run_exec(session, reply).await;
         let shared = session.shared();
         if shared.clients.has_monitors()
-            && let Some(row) = shared.commands.table.named(args)
+            && let Some(spec) = shared.commands.table.named(args)
         {
-            feed_monitors(session, row, args);
+            feed_monitors(session, spec, args);
         }
         result
     })
@@ -200,8 +200,8 @@ async fn run_here(
     }
     let heads = multi.heads.iter().enumerate();
     let named = heads.map(|(at, &(_, stat))| {
-        let row = session.core.shared.commands.row(stat);
-        (row, session.db, multi.commands.args(at))
+        let spec = session.core.shared.commands.spec(stat);
+        (spec, session.db, multi.commands.args(at))
     });
     session.core.bring_named(named).await;
     if !regions.is_empty() {
@@ -252,14 +252,14 @@ impl Session {
         let mut found = Vec::new();
         for (at, &(number, stat)) in multi.heads.iter().enumerate() {
             let commands = &self.core.shared.commands;
-            let row = commands.row(stat);
-            if matches!(row.run, Run::Session | Run::Container) {
-                match self.runs.find(number, row) {
+            let spec = commands.spec(stat);
+            if matches!(spec.run, Run::Session | Run::Container) {
+                match self.runs.find(number, spec) {
                     Some(SessionRun::Later(_)) => return all(),
                     _ => continue,
                 }
             }
-            match route(map, row, &multi.commands.args(at), &mut found) {
+            match route(map, spec, &multi.commands.args(at), &mut found) {
                 Route::One(one) => regions.push(one),
                 Route::Several => regions.extend_from_slice(&found),
                 Route::All | Route::Cursor => return all(),
@@ -281,11 +281,11 @@ impl Session {
         let mut region = None;
         let mut found = Vec::new();
         for (at, &(_, stat)) in multi.heads.iter().enumerate() {
-            let row = shared.commands.row(stat);
-            if !matches!(row.run, Run::Read(_) | Run::Write(_)) || !is_logged_as_given(row) {
+            let spec = shared.commands.spec(stat);
+            if !matches!(spec.run, Run::Read(_) | Run::Write(_)) || !is_logged_as_given(spec) {
                 return None;
             }
-            let Route::One(one) = route(&shared.map, row, &multi.commands.args(at), &mut found)
+            let Route::One(one) = route(&shared.map, spec, &multi.commands.args(at), &mut found)
             else {
                 return None;
             };
@@ -305,7 +305,7 @@ impl Session {
         for (at, &(_, stat)) in multi.heads.iter().enumerate() {
             let args = multi.commands.args(at);
             if shared.clients.has_monitors() {
-                feed_monitors(self, shared.commands.row(stat), &args);
+                feed_monitors(self, shared.commands.spec(stat), &args);
             }
             batch.commands.push(&args);
             batch.heads.push((stat as u16, self.db));
@@ -334,7 +334,10 @@ impl Session {
     fn may_gather(&self, multi: &Multi) -> bool {
         let shared = &self.core.shared;
         let is_data = |&(_, stat): &(usize, usize)| {
-            !matches!(shared.commands.row(stat).run, Run::Session | Run::Container)
+            !matches!(
+                shared.commands.spec(stat).run,
+                Run::Session | Run::Container
+            )
         };
         shared.durable.is_some() && multi.writes && multi.heads.iter().all(is_data)
     }
@@ -344,18 +347,18 @@ impl Session {
         let commands = &core.shared.commands;
         reply.array(multi.len());
         for (at, &(number, stat)) in multi.heads.iter().enumerate() {
-            let row = commands.row(stat);
+            let spec = commands.spec(stat);
             let args = multi.commands.args(at);
             if core.shared.clients.has_monitors() {
-                feed_monitors(self, row, &args);
+                feed_monitors(self, spec, &args);
             }
-            match row.run {
-                Run::Session | Run::Container => match self.runs.find(number, row) {
+            match spec.run {
+                Run::Session | Run::Container => match self.runs.find(number, spec) {
                     Some(SessionRun::Now(run)) => self.run_now(stat, run, &args, reply),
                     Some(SessionRun::Later(run)) => {
                         Box::pin(self.run_later(stat, run, &args, reply)).await;
                     }
-                    _ => core.refuse(&wrong_arity(row), reply),
+                    _ => core.refuse(&wrong_arity(spec), reply),
                 },
                 _ => self.run_queued(stat, &args, reply).await,
             }
@@ -365,9 +368,9 @@ impl Session {
 
     async fn run_queued(&mut self, stat: usize, args: &Args<'_>, reply: &mut Reply) {
         let core = self.core.clone();
-        let row = core.shared.commands.row(stat);
+        let spec = core.shared.commands.spec(stat);
         let call = Call {
-            row,
+            spec,
             stat,
             db: self.db,
             client: &self.client.requester,
@@ -378,7 +381,7 @@ impl Session {
             return;
         };
         if held.run_loaded(&call, args, reply).await == Ran::Empty
-            && let Run::Block(block) = &row.run
+            && let Run::Block(block) = &spec.run
         {
             nil(block, reply);
         }

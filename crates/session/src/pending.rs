@@ -9,7 +9,7 @@
 //! While nothing is pending, replies are written straight to the output and this costs nothing.
 
 use base::{Slot, milestone};
-use command::{Command, Run, Traits};
+use command::{CommandSpec, Run, Traits};
 use resp::{Args, Reply};
 use runtime::cluster::{Cluster, NotRun, not_run};
 use runtime::cores::{Answer, Batch, Core, CoreId, Place, Ticket};
@@ -71,8 +71,8 @@ impl Pending {
     /// Whether this command has to wait until what is pending is done: behind ROW.KICK the row may have to be brought again, which
     /// nothing in the same entry of the log could wait for.
     #[inline]
-    pub fn comes_first(&self, row: &Command) -> bool {
-        self.kicks && !is_kick(row)
+    pub fn comes_first(&self, spec: &CommandSpec) -> bool {
+        self.kicks && !is_kick(spec)
     }
 
     /// Whether a write for this region waits.
@@ -92,7 +92,7 @@ impl Pending {
         &mut self,
         session: &Session,
         lane: Lane,
-        row: &Command,
+        spec: &CommandSpec,
         stat: usize,
         args: &Args<'_>,
         out: &Reply,
@@ -113,10 +113,10 @@ impl Pending {
         let batch = slot.get_or_insert_with(|| Batch::new(core.id, lane.target, client.clone()));
         if core.shared.durable.is_some() {
             batch.region = lane.at;
-            batch.writes |= row.is_write();
+            batch.writes |= spec.is_write();
             batch.readonly = session.readonly;
         }
-        self.kicks |= is_kick(row);
+        self.kicks |= is_kick(spec);
         let before = batch.commands.size_bytes();
         batch.commands.push(args);
         batch.heads.push((stat as u16, session.db));
@@ -134,7 +134,7 @@ impl Pending {
         args: &Args<'_>,
         out: &Reply,
     ) {
-        self.kicks |= is_kick(session.core.shared.commands.row(stat));
+        self.kicks |= is_kick(session.core.shared.commands.spec(stat));
         let number = self.forwards.push(stat, session.db, slot, args);
         self.bytes += args.iter_from(0).map(<[u8]>::len).sum::<usize>();
         self.note(Source::Forward(number), out);
@@ -207,12 +207,12 @@ impl Pending {
             _ => return None,
         };
         let &(stat, db) = batch.heads.get(at)?;
-        let row = session.core.shared.commands.row(stat as usize);
+        let spec = session.core.shared.commands.spec(stat as usize);
         let args = batch.commands.args(at);
-        if matches!(row.run, Run::Block(_)) {
+        if matches!(spec.run, Run::Block(_)) {
             return None; // it may wait for long: its session sees to it
         }
-        let slot = Cluster::slot_of(row, &args).ok()??;
+        let slot = Cluster::slot_of(spec, &args).ok()??;
         let number = self.forwards.push(stat as usize, db, slot, &args);
         self.forwards.set_hint(number, hint);
         Some(number)
@@ -263,8 +263,8 @@ impl Pending {
 }
 
 #[inline]
-fn is_kick(row: &Command) -> bool {
-    row.is(Traits::RELEASES_ROW)
+fn is_kick(spec: &CommandSpec) -> bool {
+    spec.is(Traits::RELEASES_ROW)
 }
 
 /// The reply of the nth command of a batch.

@@ -113,7 +113,7 @@ impl Connection {
         let resolved = core.shared.commands.table.resolve(&args);
         let slot = resolved
             .ok()
-            .and_then(|(_, row)| Cluster::slot_of(row, &args).ok().flatten());
+            .and_then(|(_, spec)| Cluster::slot_of(spec, &args).ok().flatten());
         core.unserved(slot.unwrap_or_default(), why)
     }
 
@@ -144,7 +144,7 @@ impl Connection {
         let session = &self.work.session;
         let core = session.core.clone();
         let call = Call {
-            row: core.shared.commands.row(stat),
+            spec: core.shared.commands.spec(stat),
             stat,
             db: session.db,
             client: &session.client.requester,
@@ -155,7 +155,7 @@ impl Connection {
             core.refuse(&refusal, &mut self.work.out);
             return;
         }
-        if core.shared.cluster.is_some() && call.row.is(Traits::COUNTS_DATABASE) {
+        if core.shared.cluster.is_some() && call.spec.is(Traits::COUNTS_DATABASE) {
             let totals = core.tally(Tally::Sure).await;
             let keys = totals.databases().nth(usize::from(call.db));
             let keys = keys.map_or(0, |(_, sums)| sums.keys);
@@ -165,7 +165,7 @@ impl Connection {
         let any = [core.shared.map.any_of(core.id)];
         let regions = if regions.is_empty() { &any } else { regions };
         let out = &mut self.work.out;
-        if core.shared.durable.is_some() && call.row.is_write() {
+        if core.shared.durable.is_some() && call.spec.is_write() {
             let mut batch = Batch::new(core.id, core.id, session.client.requester.clone());
             batch.writes = true;
             batch.replies.set_protocol(session.protocol);
@@ -178,14 +178,14 @@ impl Connection {
             }
             return;
         }
-        core.bring_named(std::iter::once((call.row, call.db, args)))
+        core.bring_named(std::iter::once((call.spec, call.db, args)))
             .await;
         let before = out.len();
         let mut again = Again::chosen(core.next_seed());
         let mut held = loop {
             let mut held = core.hold(regions).await;
             core.begin_batch();
-            if call.row.keys != Keys::Everything && !held.has(regions) {
+            if call.spec.keys != Keys::Everything && !held.has(regions) {
                 drop(held);
                 let refusal = self.unserved(Unserved::Elsewhere);
                 return core.refuse(&refusal, &mut self.work.out);
@@ -194,7 +194,7 @@ impl Connection {
                 held.run(&call, &args, out);
                 break held;
             }
-            held.load_named(call.row, call.db, &args).await;
+            held.load_named(call.spec, call.db, &args).await;
             match held.attempt(&call, &args, out, again).await {
                 Ok(_) => break held,
                 Err(cold) => {
@@ -221,7 +221,7 @@ impl Connection {
         let session = &self.work.session;
         let core = session.core.clone();
         let call = Call {
-            row: core.shared.commands.row(stat),
+            spec: core.shared.commands.spec(stat),
             stat,
             db: session.db,
             client: &session.client.requester,
@@ -249,7 +249,7 @@ impl Connection {
                 core.begin_batch();
                 held.read_cached(again.stops());
                 let result = held.with_view(call.db, |view| {
-                    call_function(call.row, view, &command.args(0), out)
+                    call_function(call.spec, view, &command.args(0), out)
                 });
                 held.read_cached(false);
                 let cold = held.take_cold();
@@ -294,9 +294,9 @@ impl Connection {
     /// A session command that waits.
     async fn later(&mut self, stat: usize, run: LaterFn) -> Result<(), Ended> {
         // What is there to be read is written first: it may wait for long. Transactions do not.
-        let row = self.work.session.shared().commands.row(stat);
-        let is_left_open = row.is(Traits::ENDS_WITH_CLIENT);
-        if row.group != command::Group::Transactions {
+        let spec = self.work.session.shared().commands.spec(stat);
+        let is_left_open = spec.is(Traits::ENDS_WITH_CLIENT);
+        if spec.group != command::Group::Transactions {
             self.flush().await?;
         }
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();

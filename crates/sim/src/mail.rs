@@ -1,7 +1,7 @@
 //! What the cores of a simulated node send each other: one queue per core, as their mailboxes are, and it
 //! takes a moment.
 
-use node::{Borrow, BatchOutcome, EffectBatch, Grant, Outcome, Place, Region, RegionBox};
+use node::{BatchOutcome, Borrow, EffectBatch, Grant, Outcome, Place, Region, RegionBox};
 
 use crate::bugs::Bug;
 use crate::effects::Effects;
@@ -93,7 +93,9 @@ impl Node {
             Mail::Lent { ticket, regions } => owned.on_lent(ticket, regions, cx, asked),
             Mail::Return(regions) => owned.take_back(regions, cx, asked),
             Mail::Keep(batch) => owned.on_effect_batch(*batch, cx, asked),
-            Mail::BatchOutcome { ticket, outcome } => owned.on_batch_outcome(ticket, outcome, cx, asked),
+            Mail::BatchOutcome { ticket, outcome } => {
+                owned.on_batch_outcome(ticket, outcome, cx, asked)
+            }
         });
     }
 

@@ -460,7 +460,7 @@ impl Node {
             protocol: waiter.protocol,
         });
         let args = waiter.command.args(0);
-        for key in node::awaited_keys(SPECS.row(waiter.stat), &args) {
+        for key in node::awaited_keys(SPECS.spec(waiter.stat), &args) {
             let region = self.regions.map.region_of(key) as u64;
             if let Some(region) = self.regions.region_mut(region) {
                 region.add_waiter(waiter.db, key, waiter.clone());

@@ -107,8 +107,10 @@ impl Node {
             };
             batch.commands.push_all(words.iter().map(|word| &**word));
             let args = batch.commands.args(batch.commands.len() - 1);
-            let (number, row) = SPECS.table.resolve(&args).ok()?;
-            batch.heads.push((SPECS.stat_number(number, row) as u16, 0));
+            let (number, spec) = SPECS.table.resolve(&args).ok()?;
+            batch
+                .heads
+                .push((SPECS.stat_number(number, spec) as u16, 0));
         }
         Some(batch)
     }
@@ -132,8 +134,8 @@ impl Node {
         self.on_regions(core, true_us, out, |owned, cx, _| {
             let mut regions: Vec<Place> = Vec::new();
             for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-                let row = cx.specs.row(stat as usize);
-                row.each_key(db, &batch.commands.args(at), &mut |_, key| {
+                let spec = cx.specs.spec(stat as usize);
+                spec.each_key(db, &batch.commands.args(at), &mut |_, key| {
                     regions.push(cx.map.region_of(key));
                 });
             }
@@ -328,10 +330,10 @@ fn read_without_barrier(
     cx: &Context<'_>,
 ) -> BatchBox {
     for (at, &(stat, db)) in batch.heads.iter().enumerate() {
-        let row = cx.specs.row(stat as usize);
+        let spec = cx.specs.spec(stat as usize);
         let args = batch.commands.args(at);
         let access = Access {
-            row,
+            spec,
             db,
             args: &args,
             now_ms: cx.now_ms,
@@ -347,7 +349,7 @@ fn read_without_barrier(
                 &access,
                 cx.seeds,
                 replies,
-                |view, reply| match command::call(row, view, &args, reply) {
+                |view, reply| match command::call(spec, view, &args, reply) {
                     Ok(_) => Ran::Done,
                     Err(_) => Ran::Refused,
                 },

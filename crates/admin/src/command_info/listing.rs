@@ -1,10 +1,10 @@
 //! One command as COMMAND INFO and COMMAND DOCS give it.
 
 use command::syntax::{self, Argument, Kind};
-use command::{Command, Flags, Group, Keys, Run};
+use command::{CommandSpec, Flags, Group, Keys, Run};
 use resp::Reply;
 
-use super::specs;
+use super::key_specs;
 
 const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::READONLY, "readonly"),
@@ -26,29 +26,29 @@ const FLAG_NAMES: &[(Flags, &str)] = &[
 ];
 
 /// The ten elements of a COMMAND INFO row.
-pub fn info(row: &Command, reply: &mut Reply) {
+pub fn info(command: &CommandSpec, reply: &mut Reply) {
     reply.array(10);
-    reply.bulk(row.name.as_bytes());
-    reply.int(row.arity.as_redis());
+    reply.bulk(command.name.as_bytes());
+    reply.int(command.arity.as_redis());
     let named = FLAG_NAMES
         .iter()
-        .filter(|(flag, _)| row.flags.contains(*flag))
+        .filter(|(flag, _)| command.flags.contains(*flag))
         .map(|(_, name)| *name);
-    let mut flags: Vec<&str> = is_listed_as_write(row)
+    let mut flags: Vec<&str> = is_listed_as_write(command)
         .then_some("write")
         .into_iter()
         .chain(named)
         .collect();
     let counted = matches!(
-        row.keys,
+        command.keys,
         Keys::Counted { .. } | Keys::DestinationAndCounted { .. } | Keys::Sort { .. }
     );
-    if counted && !row.flags.contains(Flags::MOVABLEKEYS) {
+    if counted && !command.flags.contains(Flags::MOVABLEKEYS) {
         flags.push("movablekeys");
     }
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
-    let (first, last, step) = match row.keys {
+    let (first, last, step) = match command.keys {
         Keys::Range { first, last, step } => (first as i64, last as i64, step as i64),
         Keys::DestinationAndCounted { .. } | Keys::Sort { .. } => (1, 1, 1),
         _ => (0, 0, 0),
@@ -56,24 +56,27 @@ pub fn info(row: &Command, reply: &mut Reply) {
     reply.int(first);
     reply.int(last);
     reply.int(step);
-    let categories = categories(row);
+    let categories = categories(command);
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.simple(name));
-    reply.set(row.tips.len());
-    row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    specs::write(row, reply);
-    reply.array(row.subcommands.len());
-    row.subcommands.iter().for_each(|sub| info(sub, reply));
+    reply.set(command.tips.len());
+    command
+        .tips
+        .iter()
+        .for_each(|tip| reply.bulk(tip.as_bytes()));
+    key_specs::write(command, reply);
+    reply.array(command.subcommands.len());
+    command.subcommands.iter().for_each(|sub| info(sub, reply));
 }
 
-fn is_listed_as_write(row: &Command) -> bool {
-    row.is_write() || row.flags.contains(Flags::LISTED_AS_WRITE)
+fn is_listed_as_write(command: &CommandSpec) -> bool {
+    command.is_write() || command.flags.contains(Flags::LISTED_AS_WRITE)
 }
 
 /// The ACL categories of a command.
-pub fn categories(row: &Command) -> Vec<&'static str> {
-    let has = |flag: Flags| row.flags.contains(flag);
-    let kinds = kinds(row);
+pub fn categories(command: &CommandSpec) -> Vec<&'static str> {
+    let has = |flag: Flags| command.flags.contains(flag);
+    let kinds = kinds(command);
     let is_admin = has(Flags::ADMIN) || has(Flags::ADMIN_CATEGORY);
     let is_key = kinds.contains(&"@keyspace");
     let mut list: Vec<&str> = Vec::new();
@@ -83,7 +86,7 @@ pub fn categories(row: &Command) -> Vec<&'static str> {
         }
     };
     add("@keyspace", is_key);
-    add("@write", is_listed_as_write(row));
+    add("@write", is_listed_as_write(command));
     add("@read", has(Flags::READONLY));
     kinds
         .iter()
@@ -98,14 +101,14 @@ pub fn categories(row: &Command) -> Vec<&'static str> {
 }
 
 /// The categories that say what a command is about: mostly its group.
-fn kinds(row: &Command) -> &'static [&'static str] {
-    if let Some(categories) = row.categories {
+fn kinds(command: &CommandSpec) -> &'static [&'static str] {
+    if let Some(categories) = command.categories {
         return categories;
     }
-    if matches!(row.run, Run::Container) {
+    if matches!(command.run, Run::Container) {
         return &[];
     }
-    match row.group {
+    match command.group {
         Group::Generic => &["@keyspace"],
         Group::String => &["@string"],
         Group::Bitmap => &["@bitmap"],
@@ -122,16 +125,16 @@ fn kinds(row: &Command) -> &'static [&'static str] {
 }
 
 /// The value of a COMMAND DOCS entry.
-pub fn docs(row: &Command, reply: &mut Reply) {
-    let has_subcommands = !row.subcommands.is_empty();
+pub fn docs(command: &CommandSpec, reply: &mut Reply) {
+    let has_subcommands = !command.subcommands.is_empty();
     // A test parses the syntax of every row.
-    let arguments = syntax::parse(row.syntax).unwrap_or_default();
+    let arguments = syntax::parse(command.syntax).unwrap_or_default();
     reply.map(4 + usize::from(!arguments.is_empty()) + usize::from(has_subcommands));
     for (name, text) in [
-        ("summary", row.summary),
-        ("since", row.since),
-        ("group", row.group.name()),
-        ("complexity", row.complexity),
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group.name()),
+        ("complexity", command.complexity),
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
@@ -141,12 +144,12 @@ pub fn docs(row: &Command, reply: &mut Reply) {
         reply.array(arguments.len());
         let mut keys = 0;
         let all = arguments.iter();
-        all.for_each(|it| argument(row, it, &mut keys, reply));
+        all.for_each(|it| argument(command, it, &mut keys, reply));
     }
     if has_subcommands {
         reply.bulk(b"subcommands");
-        reply.map(row.subcommands.len());
-        for sub in row.subcommands {
+        reply.map(command.subcommands.len());
+        for sub in command.subcommands {
             reply.bulk(sub.name.as_bytes());
             docs(sub, reply);
         }
@@ -154,7 +157,7 @@ pub fn docs(row: &Command, reply: &mut Reply) {
 }
 
 /// One argument. `keys`: how many keys came before it.
-fn argument(row: &Command, argument: &Argument, keys: &mut usize, reply: &mut Reply) {
+fn argument(command: &CommandSpec, argument: &Argument, keys: &mut usize, reply: &mut Reply) {
     let flags: Vec<&str> = [
         (argument.optional, "optional"),
         (argument.multiple, "multiple"),
@@ -164,7 +167,7 @@ fn argument(row: &Command, argument: &Argument, keys: &mut usize, reply: &mut Re
     .filter_map(|(set, name)| set.then_some(*name))
     .collect();
     let is_group = matches!(argument.kind, Kind::OneOf | Kind::Block);
-    let spec = specs::index_of(row, argument, keys);
+    let spec = key_specs::index_of(command, argument, keys);
     let has_text = !is_group && argument.kind != Kind::PureToken;
     let count = 2
         + usize::from(has_text)
@@ -198,6 +201,6 @@ fn argument(row: &Command, argument: &Argument, keys: &mut usize, reply: &mut Re
         reply.bulk(b"arguments");
         reply.array(argument.arguments.len());
         let inner = argument.arguments.iter();
-        inner.for_each(|it| self::argument(row, it, keys, reply));
+        inner.for_each(|it| self::argument(command, it, keys, reply));
     }
 }

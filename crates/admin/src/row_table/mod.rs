@@ -11,15 +11,15 @@
 //!
 //! Every step may be done twice, so who was told of a failure in the middle simply asks again.
 
+mod all_nodes;
 mod change;
 mod dead;
-mod all_nodes;
 mod show;
 mod status;
 
 pub use status::section;
 
-use command::{Arity, Command, Flags, Group};
+use command::{Arity, CommandSpec, Flags, Group};
 use resp::{Args, Reply};
 
 use base::Refusal;
@@ -31,7 +31,7 @@ use session::SessionCommand;
 use session::SessionRun;
 use table::RowId;
 
-use super::rows::{self, ANYTIME, SERVER, sub};
+use super::specs::{self, ANYTIME, SERVER, sub};
 
 const CHANGES: Flags = Flags::ADMIN
     .union(Flags::NOSCRIPT)
@@ -41,100 +41,100 @@ const SHOWS: Flags = ANYTIME.union(Flags::NO_MULTI);
 const SINCE: &str = "1.0.0";
 
 /// A session command about tables.
-const TABLES: Command = Command {
+const TABLES: CommandSpec = CommandSpec {
     group: Group::Row,
     ..SERVER
 };
 
-const fn row(
+const fn spec(
     name: &'static str,
     syntax: &'static str,
     arity: Arity,
     flags: Flags,
     summary: &'static str,
-) -> Command {
+) -> CommandSpec {
     sub(TABLES, name, syntax, arity, flags, SINCE, summary)
 }
 
-const SUBCOMMANDS: &[Command] = &[
-    row(
+const SUBCOMMANDS: &[CommandSpec] = &[
+    spec(
         "row.table|create",
         "table FIELDS fields [BACKEND backend] [SQLNAME sqlname] [ADOPT]",
         Arity::AtLeast(5),
         CHANGES,
         "Declares a table over an SQL table, which is made unless one that fits is there.",
     ),
-    row(
+    spec(
         "row.table|list",
         "",
         Arity::Exactly(2),
         SHOWS,
         "Lists the tables.",
     ),
-    row(
+    spec(
         "row.table|show",
         "table",
         Arity::Exactly(3),
         SHOWS,
         "Describes a table.",
     ),
-    row(
+    spec(
         "row.table|addfield",
         "table field",
         Arity::Exactly(4),
         CHANGES,
         "Adds a field to a table, and its column in SQL.",
     ),
-    row(
+    spec(
         "row.table|dropfield",
         "table field [KEEPSQL]",
         Arity::AtLeast(4),
         CHANGES,
         "Drops a field of a table, and its column in SQL unless KEEPSQL is given.",
     ),
-    row(
+    spec(
         "row.table|drop",
         "table [KEEPSQL]",
         Arity::AtLeast(3),
         CHANGES,
         "Drops a table with its rows, in SQL too unless KEEPSQL is given.",
     ),
-    row(
+    spec(
         "row.table|open",
         "table",
         Arity::Exactly(3),
         CHANGES,
         "Lets a table take changes again, after a DROP or DROPFIELD with KEEPSQL that was cut off.",
     ),
-    row(
+    spec(
         "row.table|backends",
         "",
         Arity::Exactly(2),
         SHOWS,
         "Lists the SQL databases of this node, whether they answer, and what was asked of them.",
     ),
-    row(
+    spec(
         "row.table|status",
         "",
         Arity::Exactly(2),
         SHOWS,
         "Tells about the rows of the regions led here: cached, to be written back, since when.",
     ),
-    row(
+    spec(
         "row.table|drain",
         "[TABLE table] [TIMEOUT milliseconds]",
         Arity::AtLeast(2),
         SHOWS.union(Flags::BLOCKING),
         "Waits until SQL has everything that was written until now, of the regions led here.",
     ),
-    row(
+    spec(
         "row.table|dead",
         "<LIST [COUNT count]|RETRY key:string [OVER version]|DROP key:string>",
         Arity::AtLeast(3),
         CHANGES,
         "Lists the rows that SQL did not take, writes them again, or gives them up.",
     ),
-    row(
+    spec(
         "row.table|help",
         "",
         Arity::Exactly(2),
@@ -143,9 +143,9 @@ const SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub const ROWS: &[SessionCommand] = &[
+pub const SPECS: &[SessionCommand] = &[
     SessionCommand {
-        row: rows::container(
+        spec: specs::container(
             TABLES,
             "row.table",
             SINCE,
@@ -168,7 +168,7 @@ pub const ROWS: &[SessionCommand] = &[
         ]),
     },
     SessionCommand {
-        row: Command {
+        spec: CommandSpec {
             name: "row.info",
             syntax: "[table]",
             arity: Arity::AtLeast(1),
@@ -203,7 +203,7 @@ fn text<'a>(args: &Args<'a>, at: usize) -> Result<&'a str, Refusal> {
 }
 
 fn help(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    rows::help(
+    specs::help(
         reply,
         "ROW.TABLE",
         &[

@@ -6,26 +6,26 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::string::invalid_expire_time;
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
-const BASE: Command = Command {
+const BASE: CommandSpec = CommandSpec {
     keys: Keys::one(1),
     group: Group::Generic,
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
-const SET: Command = Command {
+const SET: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
     flags: Flags::FAST,
     ..BASE
 };
-const READ: Command = Command {
+const READ: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
     flags: Flags::READONLY.union(Flags::FAST),
     ..BASE
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "expire",
         syntax: "key seconds [NX|XX|GT|LT]",
         run: Run::Write(expire),
@@ -33,7 +33,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "pexpire",
         syntax: "key milliseconds [NX|XX|GT|LT]",
         run: Run::Write(pexpire),
@@ -42,7 +42,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "expireat",
         syntax: "key unix-time-seconds [NX|XX|GT|LT]",
         run: Run::Write(expireat),
@@ -51,7 +51,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "pexpireat",
         syntax: "key unix-time-milliseconds [NX|XX|GT|LT]",
         run: Run::Write(pexpireat),
@@ -60,7 +60,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "persist",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -70,7 +70,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "ttl",
         syntax: "key",
         run: Run::Read(ttl),
@@ -78,7 +78,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..READ
     },
-    Command {
+    CommandSpec {
         name: "pttl",
         syntax: "key",
         run: Run::Read(pttl),
@@ -87,7 +87,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..READ
     },
-    Command {
+    CommandSpec {
         name: "expiretime",
         syntax: "key",
         run: Run::Read(expiretime),
@@ -95,7 +95,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the deadline of a key as a Unix time in seconds.",
         ..READ
     },
-    Command {
+    CommandSpec {
         name: "pexpiretime",
         syntax: "key",
         run: Run::Read(pexpiretime),

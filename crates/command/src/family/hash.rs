@@ -8,20 +8,20 @@ use resp::{Args, Protocol, Reply};
 use super::string::counter::float_sum;
 use super::{row, sample};
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, OnRow, RowGrowth, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, OnRow, RowGrowth, Run};
 
-const HASH: Command = Command {
+const HASH: CommandSpec = CommandSpec {
     group: Group::Hash,
     keys: Keys::one(1),
     since: "2.0.0",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 const GROW: Flags = Flags::FAST.union(Flags::DENYOOM);
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = READ.union(Flags::FAST);
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "hset",
         syntax: "key <field value>...",
         arity: Arity::AtLeast(4),
@@ -34,7 +34,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(row::sets::pairs),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hsetnx",
         syntax: "key field value",
         arity: Arity::Exactly(4),
@@ -45,7 +45,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hmset",
         syntax: "key <field value>...",
         arity: Arity::AtLeast(4),
@@ -58,7 +58,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(row::sets::pairs),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hget",
         syntax: "key field",
         arity: Arity::Exactly(3),
@@ -68,7 +68,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns a field of a hash.",
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hmget",
         syntax: "key field...",
         arity: Arity::AtLeast(3),
@@ -79,7 +79,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns several fields of a hash.",
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hgetall",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -91,7 +91,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hkeys",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -103,7 +103,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hvals",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -115,7 +115,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hdel",
         syntax: "key field...",
         arity: Arity::AtLeast(3),
@@ -127,7 +127,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Deletes),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hlen",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -138,7 +138,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hstrlen",
         syntax: "key field",
         arity: Arity::Exactly(3),
@@ -150,7 +150,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hexists",
         syntax: "key field",
         arity: Arity::Exactly(3),
@@ -161,7 +161,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hincrby",
         syntax: "key field increment",
         arity: Arity::Exactly(4),
@@ -172,7 +172,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(row::sets::number),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hincrbyfloat",
         syntax: "key field increment:double",
         arity: Arity::Exactly(4),
@@ -184,7 +184,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(row::sets::number),
         ..HASH
     },
-    Command {
+    CommandSpec {
         name: "hrandfield",
         syntax: "key [count [WITHVALUES]]",
         arity: Arity::AtLeast(2),

@@ -1,6 +1,6 @@
 //! One file per family: for each command its function, and its row in the family's `ROWS`.
 
-use crate::Command;
+use crate::CommandSpec;
 
 mod bitmap;
 mod expiry;
@@ -20,30 +20,30 @@ mod zset;
 pub use generic::parse_db;
 
 /// The rows of all families.
-pub const ALL: &[&[Command]] = &[
-    bitmap::bit::ROWS,
-    bitmap::bitfield::ROWS,
-    bitmap::bitop::ROWS,
-    expiry::ROWS,
-    generic::database::ROWS,
-    generic::key::ROWS,
-    generic::object::ROWS,
-    hash::ROWS,
-    list::blocking::ROWS,
-    list::element::ROWS,
-    list::ends::ROWS,
-    list::movement::ROWS,
-    row::internal::ROWS,
-    row::single::ROWS,
-    scan::ROWS,
-    set::ROWS,
-    sort::ROWS,
-    string::counter::ROWS,
-    string::lcs::ROWS,
-    string::range::ROWS,
-    string::value::ROWS,
-    zset::algebra::ROWS,
-    zset::member::ROWS,
-    zset::pop::ROWS,
-    zset::range::ROWS,
+pub const ALL: &[&[CommandSpec]] = &[
+    bitmap::bit::SPECS,
+    bitmap::bitfield::SPECS,
+    bitmap::bitop::SPECS,
+    expiry::SPECS,
+    generic::database::SPECS,
+    generic::key::SPECS,
+    generic::object::SPECS,
+    hash::SPECS,
+    list::blocking::SPECS,
+    list::element::SPECS,
+    list::ends::SPECS,
+    list::movement::SPECS,
+    row::internal::SPECS,
+    row::single::SPECS,
+    scan::SPECS,
+    set::SPECS,
+    sort::SPECS,
+    string::counter::SPECS,
+    string::lcs::SPECS,
+    string::range::SPECS,
+    string::value::SPECS,
+    zset::algebra::SPECS,
+    zset::member::SPECS,
+    zset::pop::SPECS,
+    zset::range::SPECS,
 ];

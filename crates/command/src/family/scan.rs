@@ -8,19 +8,19 @@ use keyspace::{Kind, View};
 use resp::{Args, Reply};
 
 use super::row;
-use crate::{Arity, Command, Flags, Group, Keys, OnRow, Run};
+use crate::{Arity, CommandSpec, Flags, Group, Keys, OnRow, Run};
 
-const BASE: Command = Command {
+const BASE: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
     keys: Keys::one(1),
     flags: Flags::READONLY,
     since: "2.8.0",
     complexity: "O(1) for a step, O(N) for the whole walk",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "scan",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
         arity: Arity::AtLeast(2),
@@ -31,7 +31,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output", "request_policy:special"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "hscan",
         syntax: "key cursor [MATCH pattern] [COUNT count]",
         run: Run::Read(hscan),
@@ -41,7 +41,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "sscan",
         syntax: "key cursor [MATCH pattern] [COUNT count]",
         run: Run::Read(sscan),
@@ -50,7 +50,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "zscan",
         syntax: "key cursor [MATCH pattern] [COUNT count]",
         run: Run::Read(zscan),

@@ -10,18 +10,18 @@ use base::{Atom, Refusal, number};
 use keyspace::{List, Txn, Value, ValueRef, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 
-const BASE: Command = Command {
+const BASE: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
     keys: Keys::Sort { stores: true },
     group: Group::Generic,
     complexity: "O(N+M*log(M)) for N elements, M of them returned",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "sort",
         syntax: "key [BY pattern] [LIMIT <offset count>] [GET pattern*] [ASC|DESC] [ALPHA] [STORE destination]",
         run: Run::Write(sort),
@@ -34,7 +34,7 @@ pub const ROWS: &[Command] = &[
         categories: Some(&["@set", "@sortedset", "@list"]),
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "sort_ro",
         syntax: "key [BY pattern] [LIMIT <offset count>] [GET pattern*] [ASC|DESC] [ALPHA]",
         keys: Keys::Sort { stores: false },

@@ -223,8 +223,12 @@ impl rowapi::table_server::Table for Service {
         let deadline = deadline_of(request.metadata());
         let request = request.into_inner();
         let row_call = row_call!(request, deadline, request.schema_epoch, false);
-        self.row(row_call, |table| commands::get(table, &request), reply::row_of)
-            .await
+        self.row(
+            row_call,
+            |table| commands::get(table, &request),
+            reply::row_of,
+        )
+        .await
     }
 
     async fn set(&self, request: Request<SetRequest>) -> Called<RowReply> {
@@ -280,8 +284,12 @@ impl rowapi::table_server::Table for Service {
         let request = request.into_inner();
         // A kick that may have been done can be done again.
         let row_call = row_call!(request, deadline, 0, false);
-        self.row(row_call, |table| commands::kick(table, &request), reply::kicked)
-            .await
+        self.row(
+            row_call,
+            |table| commands::kick(table, &request),
+            reply::kicked,
+        )
+        .await
     }
 
     async fn m_get(&self, request: Request<MGetRequest>) -> Called<MGetReply> {

@@ -5,7 +5,7 @@ mod upkeep;
 
 use base::{Atom, Refusal};
 
-use crate::{KeyChange, Expire, Keyspace, Kind, Owned, Router, Tuning, Txn, Value, View};
+use crate::{Expire, KeyChange, Keyspace, Kind, Owned, Router, Tuning, Txn, Value, View};
 
 fn with<R>(space: &mut Keyspace, now_ms: u64, run: impl FnOnce(&mut Txn<'_>) -> R) -> R {
     let tuning = Tuning::default();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::{KeyChange, Expire, Keyspace, Tuning, Txn, ValueRef, View};
+use crate::{Expire, KeyChange, Keyspace, Tuning, Txn, ValueRef, View};
 
 /// What the model knows of a value: enough to tell two states apart.
 #[derive(Debug, Clone, PartialEq)]

@@ -27,14 +27,16 @@ pub(super) fn follow(picture: &Picture, schedule: &mut Schedule) {
     }
     if !descriptors.is_empty() {
         // One each: a refused one does not hold up the others.
-        schedule.proposals
+        schedule
+            .proposals
             .extend(descriptors.into_iter().map(|descriptor| {
                 let descriptors = vec![descriptor];
                 Change::MembersChanged(MembersChanged { descriptors }).into()
             }));
     }
     if !replicas.is_empty() {
-        schedule.proposals
+        schedule
+            .proposals
             .push(Change::ReplicasCreated(ReplicasCreated { replicas }).into());
     }
 }

@@ -3,7 +3,7 @@
 //! now, `remove_extra` takes it out of the region first.
 
 use super::picture::Picture;
-use super::{Scheduler, Schedule};
+use super::{Schedule, Scheduler};
 use crate::state::{Change, ForgetReplica, Stage};
 
 pub(super) fn tidy(scheduler: &Scheduler, picture: &Picture, schedule: &mut Schedule) {
@@ -17,7 +17,9 @@ pub(super) fn tidy(scheduler: &Scheduler, picture: &Picture, schedule: &mut Sche
                     region: id,
                     replica: plan.replica,
                 };
-                schedule.proposals.push(Change::ForgetReplica(forget).into());
+                schedule
+                    .proposals
+                    .push(Change::ForgetReplica(forget).into());
             }
         }
     }

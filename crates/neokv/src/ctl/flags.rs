@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use meta::wire::ReplicaMove;
 
-use super::{What, Options};
+use super::{Options, What};
 
 pub fn command() -> Command {
     let region = || number("region", "REGION", "Number of the region, see `regions`");

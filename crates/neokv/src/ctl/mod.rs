@@ -55,7 +55,11 @@ pub fn run(options: Options) -> Result<(), String> {
     let text = match options.what {
         What::Nodes => {
             let found = rows(Ask::Nodes(true))?;
-            shown(options.json, || json::nodes(&found), || tables::nodes(&found))
+            shown(
+                options.json,
+                || json::nodes(&found),
+                || tables::nodes(&found),
+            )
         }
         What::Regions => {
             let found = rows(Ask::Regions(true))?;

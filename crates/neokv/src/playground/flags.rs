@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{Shape, What, Options};
+use super::{Options, Shape, What};
 
 const FOLDER: &str = "neokv-cluster";
 

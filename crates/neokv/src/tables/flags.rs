@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{What, Options, drain};
+use super::{Options, What, drain};
 
 pub fn command() -> Command {
     let ask = |name: &'static str, about: &'static str| Command::new(name).about(about);

@@ -41,7 +41,7 @@ use meta::wire::{ReplicaReport, RouteNode};
 use transport::{RaftMessage, Transport};
 
 pub use ::node::replica_record;
-pub use ::node::{Newcomers, TIMEOUT_MS, Peers, Serving, Unserved, lead, report_of_replica};
+pub use ::node::{Newcomers, Peers, Serving, TIMEOUT_MS, Unserved, lead, report_of_replica};
 pub(crate) use digests::take_digest;
 pub use peers::Outbox;
 pub use redirect::{Leads, NotRun, no_leader, not_run};

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use base::{Refusal, Slot, slot::slot_of};
 use command::family::row::{NOT_LOADED, SCHEMA_BEHIND};
-use command::{Command, Keys, OtherDatabase};
+use command::{CommandSpec, Keys, OtherDatabase};
 use node::{CHANGING, Unserved};
 use resp::Args;
 
@@ -19,10 +19,10 @@ use crate::cores::{BatchBox, Core, NOWHERE, Place};
 impl Cluster {
     /// The slot of a command's keys; none, if it names no key.
     #[inline]
-    pub fn slot_of(row: &Command, args: &Args<'_>) -> Result<Option<Slot>, Refusal> {
+    pub fn slot_of(spec: &CommandSpec, args: &Args<'_>) -> Result<Option<Slot>, Refusal> {
         let mut slot = None;
         let mut differ = false;
-        match row.keys {
+        match spec.keys {
             Keys::None | Keys::Everything | Keys::Cursor => return Ok(None),
             Keys::Range { first, last, .. } if last == first as isize => {
                 return Ok(args.get(first).map(slot_of));
@@ -89,20 +89,20 @@ impl Cluster {
     }
 
     /// What Redis Cluster does not have: other databases, and SORT by keys that are not named.
-    pub fn refuses(row: &Command, args: &Args<'_>) -> Option<Refusal> {
-        if row.other_database.is_named(args, 0) {
-            return Some(match row.other_database {
+    pub fn refuses(spec: &CommandSpec, args: &Args<'_>) -> Option<Refusal> {
+        if spec.other_database.is_named(args, 0) {
+            return Some(match spec.other_database {
                 OtherDatabase::Option { .. } => {
                     Refusal::new("ERR Copying to another database is not allowed in cluster mode")
                 }
                 _ => Refusal::text_of(format!(
                     "ERR {} is not allowed in cluster mode",
-                    row.name.to_ascii_uppercase()
+                    spec.name.to_ascii_uppercase()
                 )),
             });
         }
-        let line = match row.keys {
-            Keys::Sort { .. } if row.keys.touches_everything(args) => {
+        let line = match spec.keys {
+            Keys::Sort { .. } if spec.keys.touches_everything(args) => {
                 let is_by = (2..args.len()).any(|at| {
                     args.is(at, "BY") && args.get(at + 1).is_some_and(|it| it.contains(&b'*'))
                 });
@@ -229,8 +229,8 @@ impl Core {
         batch.replies.truncate(0);
         batch.ends.clear();
         for (at, &(stat, _)) in batch.heads.iter().enumerate() {
-            let row = self.shared.commands.row(stat as usize);
-            let slot = Cluster::slot_of(row, &batch.commands.args(at));
+            let spec = self.shared.commands.spec(stat as usize);
+            let slot = Cluster::slot_of(spec, &batch.commands.args(at));
             let slot = slot.ok().flatten().unwrap_or_default();
             let refusal = self.unserved(slot, why);
             self.refuse(&refusal, &mut batch.replies);

@@ -101,7 +101,9 @@ fn clear(stores: &Stores, record: &ReplicaRecord) -> Result<(), String> {
         .get(Family::Info, &key, Tier::All, &mut |_| is_left = true);
     found.map_err(|error| format!("the store cannot be read: {error:?}"))?;
     if is_left {
-        let removed = stores.rows.remove_region(region, &record.descriptor.segments);
+        let removed = stores
+            .rows
+            .remove_region(region, &record.descriptor.segments);
         removed.map_err(|error| error.to_string())?;
         forget_log(log, region)?;
     }

@@ -145,7 +145,10 @@ impl Core {
         if spawned.is_err() {
             self.sending.borrow_mut().remove(&to);
             let mut owned = self.regions.borrow_mut();
-            if let Some(member) = owned.region_mut(place).and_then(|r| r.member.as_deref_mut()) {
+            if let Some(member) = owned
+                .region_mut(place)
+                .and_then(|r| r.member.as_deref_mut())
+            {
                 member.replica.report_snapshot(to, false);
             }
         }

@@ -106,10 +106,10 @@ impl Core {
             if at.is_multiple_of(AHEAD_KEYS) && self.is_worth_prefetching(db) {
                 self.prefetch_batch(batch, at, db);
             }
-            let row = self.shared.commands.row(stat as usize);
+            let spec = self.shared.commands.spec(stat as usize);
             let args = batch.commands.args(at);
             let call = Call {
-                row,
+                spec,
                 stat: stat as usize,
                 db,
                 client: &batch.client,
@@ -120,7 +120,7 @@ impl Core {
             if let Err(refusal) = self.admit(&call) {
                 self.refuse(&refusal, replies);
             } else {
-                let route = route(map, row, &args, &mut regions);
+                let route = route(map, spec, &args, &mut regions);
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     self.run_here(route, &regions, &call, &args, replies)
                 }));
@@ -145,8 +145,8 @@ impl Core {
         let Some(&(stat, _)) = batch.heads.get(at) else {
             return;
         };
-        let row = self.shared.commands.row(stat as usize);
-        let slot = Cluster::slot_of(row, &batch.commands.args(at));
+        let spec = self.shared.commands.spec(stat as usize);
+        let slot = Cluster::slot_of(spec, &batch.commands.args(at));
         let refusal = self.unserved(slot.ok().flatten().unwrap_or_default(), why);
         self.refuse(&refusal, &mut batch.replies);
         batch.ends.push(batch.replies.len());
@@ -177,17 +177,17 @@ impl Core {
         let Some(&(stat, db)) = batch.heads.get(at) else {
             return;
         };
-        let row = self.shared.commands.row(stat as usize);
+        let spec = self.shared.commands.spec(stat as usize);
         let args = batch.commands.args(at);
         let call = Call {
-            row,
+            spec,
             stat: stat as usize,
             db,
             client: &batch.client,
             is_held: false,
         };
         let mut regions = Vec::new();
-        match route(&self.shared.map, row, &args, &mut regions) {
+        match route(&self.shared.map, spec, &args, &mut regions) {
             Route::One(one) => regions = vec![one],
             Route::Anywhere => regions = vec![self.shared.map.any_of(self.id)],
             Route::Several | Route::All | Route::Cursor => {}
@@ -198,7 +198,7 @@ impl Core {
             // Those behind it must not run before it does.
             return self.refuse_rest(batch, Unserved::Elsewhere);
         }
-        held.load_named(row, db, &args).await;
+        held.load_named(spec, db, &args).await;
         let before = batch.replies.len();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             held.run(&call, &args, &mut batch.replies)

@@ -104,7 +104,9 @@ impl Core {
         }
         for (core, ticket, fate) in out.batch_outcomes.drain(..) {
             match core == self.id {
-                true => self.on_regions(|owned, cx, out| owned.on_batch_outcome(ticket, fate, cx, out)),
+                true => {
+                    self.on_regions(|owned, cx, out| owned.on_batch_outcome(ticket, fate, cx, out))
+                }
                 false => self.send(core, Message::Settled { ticket, fate }),
             }
         }
@@ -421,7 +423,7 @@ impl Core {
 impl Host for Core {
     fn on_command(&self, batch: &Batch, stat: usize, args: &Args<'_>, refused: bool) {
         let call = Call {
-            row: self.shared.commands.row(stat),
+            spec: self.shared.commands.spec(stat),
             stat,
             db: 0,
             client: &batch.client,

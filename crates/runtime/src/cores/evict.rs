@@ -45,14 +45,14 @@ impl Core {
     /// Whether a command may run as far as memory and disk go.
     #[inline]
     pub fn admit(self: &Rc<Self>, call: &Call<'_>) -> Result<(), Refusal> {
-        if call.row.is_write() && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
+        if call.spec.is_write() && !self.shared.saving.last_bgsave_ok.load(Ordering::Relaxed) {
             self.check_disk()?;
         }
         if self.shared.durable.is_some() {
-            let deny = call.row.flags.contains(Flags::DENYOOM);
-            return self.admit_durable(call.row.is_write(), deny);
+            let deny = call.spec.flags.contains(Flags::DENYOOM);
+            return self.admit_durable(call.spec.is_write(), deny);
         }
-        self.admit_memory(call.row.flags.contains(Flags::DENYOOM))
+        self.admit_memory(call.spec.flags.contains(Flags::DENYOOM))
     }
 
     /// As [`Core::admit`], for a command that is queued for EXEC: the queue itself takes memory, so

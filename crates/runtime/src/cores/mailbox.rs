@@ -29,7 +29,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use crossbeam_queue::SegQueue;
 use keyspace::rows::{LoadRequest, Loaded, RowError};
-use node::{Batch, EffectBatch, BatchOutcome, RegionBox};
+use node::{Batch, BatchOutcome, EffectBatch, RegionBox};
 
 use super::followers::Followers;
 use super::tally::{Counted, Tally};

@@ -36,7 +36,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use command::Command;
+use command::CommandSpec;
 use node::{Effects, Seeds};
 use resp::Args;
 use settings::Settings;
@@ -335,8 +335,8 @@ impl Core {
     }
 
     /// The regions of a command's keys, ascending.
-    pub fn regions_of(&self, row: &Command, args: &Args<'_>) -> Vec<Place> {
-        node::regions_of(&self.shared.map, row, args)
+    pub fn regions_of(&self, spec: &CommandSpec, args: &Args<'_>) -> Vec<Place> {
+        node::regions_of(&self.shared.map, spec, args)
     }
 
     /// An empty buffer with room; give it back with [`Core::give_buffer`].

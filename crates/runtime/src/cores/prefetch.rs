@@ -32,7 +32,8 @@ impl Core {
     #[inline]
     pub fn is_worth_prefetching(&self, db: DbIndex) -> bool {
         let mut owned = self.regions.borrow_mut();
-        owned.present()
+        owned
+            .present()
             .next()
             .is_some_and(|region| region.space.is_worth_prefetching(db))
     }

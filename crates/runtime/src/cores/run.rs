@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use base::{DbIndex, Refusal};
-use command::{Attempt, Command, Flags, Traits};
+use command::{Attempt, CommandSpec, Flags, Traits};
 use keyspace::{DueKey, Keyspace, View};
 use node::{Absent, Access, Ran, Requester, Route};
 use resp::{Args, Reply};
@@ -14,7 +14,7 @@ use super::{Core, Place};
 /// A resolved command and whose it is.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    pub row: &'a Command,
+    pub spec: &'a CommandSpec,
     /// Statistics number of the row.
     pub stat: usize,
     pub db: DbIndex,
@@ -42,7 +42,7 @@ impl Core {
             let settings = self.settings();
             let is_cluster = self.shared.cluster.is_some();
             let access = Access {
-                row: call.row,
+                spec: call.spec,
                 db: call.db,
                 args,
                 now_ms: self.now_ms(),
@@ -132,12 +132,12 @@ impl Core {
     ) -> Ran {
         let before = reply.len();
         let view = match call.client.no_touch.load(Ordering::Relaxed)
-            && !call.row.is(Traits::ALWAYS_TOUCHES)
+            && !call.spec.is(Traits::ALWAYS_TOUCHES)
         {
             true => view.without_touching(),
             false => view,
         };
-        let result = call_function(call.row, view, args, reply);
+        let result = call_function(call.spec, view, args, reply);
         let ran = match result {
             Ok(Attempt::Served) => Ran::Done,
             Ok(Attempt::Empty) => Ran::Empty,
@@ -198,18 +198,18 @@ impl Core {
         let settings = self.settings();
         let threshold_ms = settings.latency_monitor_threshold_ms;
         if threshold_ms > 0 && us / 1000 >= threshold_ms {
-            let fast = call.row.flags.contains(Flags::FAST);
+            let fast = call.spec.flags.contains(Flags::FAST);
             let event = if fast { "fast-command" } else { "command" };
             self.shared.latency.add(event, us / 1000, self.now_ms());
         }
         let slower_than = settings.slowlog_slower_than_us;
         let logged = slower_than >= 0 && us >= slower_than as u64;
-        if logged && !call.row.flags.contains(Flags::SKIP_SLOWLOG) {
+        if logged && !call.spec.flags.contains(Flags::SKIP_SLOWLOG) {
             let max_len = settings.slowlog_max_len;
             let client = self.shared.clients.all().get(&call.client.id).cloned();
             self.shared.slowlog.add(
                 args,
-                call.row.secrets,
+                call.spec.secrets,
                 us,
                 self.now_ms(),
                 client.as_deref(),
@@ -222,10 +222,10 @@ impl Core {
 /// The function of a row on a view, or the one for keys that name rows of tables.
 #[inline]
 pub fn call_function(
-    row: &Command,
+    spec: &CommandSpec,
     view: View<'_>,
     args: &Args<'_>,
     reply: &mut Reply,
 ) -> Result<Attempt, Refusal> {
-    command::call(row, view, args, reply)
+    command::call(spec, view, args, reply)
 }

@@ -68,9 +68,9 @@ impl Core {
                 First::Nobody => return,
                 First::NotNow => return self.serve_soon(region, db, key),
             };
-            let row = self.shared.commands.row(waiter.stat);
-            let command = only_key(row, &waiter.command.args(0), key);
-            let regions = self.regions_of(row, &command.args(0));
+            let spec = self.shared.commands.spec(waiter.stat);
+            let command = only_key(spec, &waiter.command.args(0), key);
+            let regions = self.regions_of(spec, &command.args(0));
             match self.try_hold(&regions) {
                 Some(held) => {
                     if !self.serve_held(held, &waiter, &command, db, key) {
@@ -207,17 +207,17 @@ mod tests {
     #[test]
     fn the_key_that_changed_replaces_all_keys() {
         let commands = node::Specs::new(command::family::ALL.iter().copied().flatten().copied());
-        let row = |name: &str| {
+        let spec = |name: &str| {
             let number = commands.table.find(name.as_bytes());
-            number.map(|number| commands.table.rows()[number])
+            number.map(|number| commands.table.specs()[number])
         };
-        if let Some(row) = row("blpop") {
-            let only = only_key(&row, &kept(&["BLPOP", "a", "b", "c", "0"]).args(0), b"b");
+        if let Some(spec) = spec("blpop") {
+            let only = only_key(&spec, &kept(&["BLPOP", "a", "b", "c", "0"]).args(0), b"b");
             assert_eq!(words(&only), ["BLPOP", "b", "0"]);
         }
-        if let Some(row) = row("blmpop") {
+        if let Some(spec) = spec("blmpop") {
             let command = kept(&["BLMPOP", "0", "2", "a", "b", "LEFT", "COUNT", "3"]);
-            let only = only_key(&row, &command.args(0), b"b");
+            let only = only_key(&spec, &command.args(0), b"b");
             assert_eq!(
                 words(&only),
                 ["BLMPOP", "0", "1", "b", "LEFT", "COUNT", "3"]

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
-use command::Command;
+use command::CommandSpec;
 use keyspace::rows::{self, ColdRows, LoadRequest, Tier};
 use node::{Attempted, EffectRequest, Fetched, HeldLoad};
 use resp::{Args, Reply};
@@ -36,8 +36,8 @@ impl Core {
         if let Some(batch) = request.batch_mut() {
             let heads = batch.heads.iter().enumerate();
             let named = heads.map(|(at, &(stat, db))| {
-                let row = self.shared.commands.row(stat as usize);
-                (row, db, batch.commands.args(at))
+                let spec = self.shared.commands.spec(stat as usize);
+                (spec, db, batch.commands.args(at))
             });
             self.bring_named(named).await;
             batch.ticket = ticket.number();
@@ -107,7 +107,7 @@ impl Held {
             return self.run(call, args, reply);
         }
         let core = self.core().clone();
-        self.load_named(call.row, call.db, args).await;
+        self.load_named(call.spec, call.db, args).await;
         let mut again = Again::chosen(core.next_seed());
         loop {
             match self.attempt(call, args, reply, again).await {
@@ -129,7 +129,7 @@ impl Held {
     ) -> Result<Ran, Vec<ColdRows>> {
         let core = self.core().clone();
         loop {
-            let command = (call.row, call.db, args);
+            let command = (call.spec, call.db, args);
             let attempted = core.with_context(|cx| {
                 self.regions_held()
                     .attempt(command, again, reply, cx, |view, reply| {
@@ -154,10 +154,10 @@ impl Held {
     }
 
     /// Fetches the keys that a command is known to need.
-    pub async fn load_named(&mut self, row: &Command, db: DbIndex, args: &Args<'_>) {
+    pub async fn load_named(&mut self, spec: &CommandSpec, db: DbIndex, args: &Args<'_>) {
         if self.core().shared.durable.is_some() {
             let map = &self.core().clone().shared.map;
-            let keys = self.regions_held().cold_keys(map, row, db, args);
+            let keys = self.regions_held().cold_keys(map, spec, db, args);
             self.load(&keys).await;
         }
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use base::slot::slot_of;
 use base::{DbIndex, Refusal};
-use command::{Command, Traits};
+use command::{CommandSpec, Traits};
 use node::{Unserved, refusal_of};
 use resp::Args;
 use table::RowId;
@@ -116,17 +116,17 @@ impl Core {
     /// nothing can be loaded then.
     pub async fn bring_named<'a>(
         self: &Rc<Self>,
-        commands: impl Iterator<Item = (&'a Command, DbIndex, Args<'a>)>,
+        commands: impl Iterator<Item = (&'a CommandSpec, DbIndex, Args<'a>)>,
     ) {
         if self.shared.catalogue_version() == 0 {
             return;
         }
         let catalogue = self.shared.catalogue.load_full();
         let mut wanted: Vec<(Place, RowId)> = Vec::new();
-        for (row, db, args) in commands {
-            row.each_key(db, &args, &mut |db, key| {
+        for (spec, db, args) in commands {
+            spec.each_key(db, &args, &mut |db, key| {
                 if db == 0
-                    && !row.is(Traits::RELEASES_ROW)
+                    && !spec.is(Traits::RELEASES_ROW)
                     && let Some(id) = catalogue.row_of(key)
                 {
                     wanted.push((self.shared.map.region_of(key), id));

@@ -29,8 +29,8 @@ const SILENT: Duration = Duration::from_secs(30);
 impl Connection {
     pub(crate) async fn run_on_all_nodes(&mut self, stat: usize) -> Result<(), Ended> {
         let core = self.work.session.core.clone();
-        let row = core.shared.commands.row(stat);
-        if row.keys == Keys::Cursor {
+        let spec = core.shared.commands.spec(stat);
+        if spec.keys == Keys::Cursor {
             self.scan_all_nodes(stat).await;
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Connection {
             }
         }
         core.begin_batch();
-        let merged = merge(row.merge, &replies, core.next_seed());
+        let merged = merge(spec.merge, &replies, core.next_seed());
         match merged {
             Some(merged) => self.work.out.raw(&merged),
             None => core.refuse(&Refusal::new("ERR internal error"), &mut self.work.out),

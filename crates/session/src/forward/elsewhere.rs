@@ -100,23 +100,23 @@ impl Connection {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let core = self.work.session.core.clone();
-        let Ok((_, row)) = core.shared.commands.table.resolve(&args) else {
+        let Ok((_, spec)) = core.shared.commands.table.resolve(&args) else {
             return Ok(());
         };
-        let slot = Cluster::slot_of(row, &args).ok().flatten();
-        if matches!(row.run, Run::Session | Run::Container) {
+        let slot = Cluster::slot_of(spec, &args).ok().flatten();
+        if matches!(spec.run, Run::Session | Run::Container) {
             // WATCH goes to whoever leads by itself.
             tokio::time::sleep(PAUSE).await;
             return self.again().await;
         }
         let mut request = Vec::new();
         encode_args(&args, &mut request);
-        if matches!(row.run, Run::Block(_)) {
+        if matches!(spec.run, Run::Block(_)) {
             return self
                 .block_remote(address, slot.unwrap_or_default(), &request)
                 .await;
         }
-        let (is_write, session) = (row.is_write(), &mut self.work.session);
+        let (is_write, session) = (spec.is_write(), &mut self.work.session);
         let replies = session.ask(address, slot.unwrap_or_default(), &request, 1);
         let reply = match replies.await {
             Ok(mut replies) => replies.pop(),
@@ -156,7 +156,12 @@ impl Connection {
 
     /// BLPOP and its kin, at another node: the reply, the end of the client, or a word of another
     /// client to stop waiting.
-    async fn block_remote(&mut self, address: &str, slot: Slot, request: &[u8]) -> Result<(), Ended> {
+    async fn block_remote(
+        &mut self,
+        address: &str,
+        slot: Slot,
+        request: &[u8],
+    ) -> Result<(), Ended> {
         self.flush().await?;
         let session = &mut self.work.session;
         let core = session.core.clone();
@@ -190,7 +195,12 @@ impl Connection {
         Ok(())
     }
 
-    async fn wait_remote(&mut self, upstream: &mut Upstream, address: &str, slot: Slot) -> EndRemote {
+    async fn wait_remote(
+        &mut self,
+        upstream: &mut Upstream,
+        address: &str,
+        slot: Slot,
+    ) -> EndRemote {
         let session = &self.work.session;
         let (client, core) = (session.client.clone(), session.core.clone());
         let introduction = session.introduction();

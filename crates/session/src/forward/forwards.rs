@@ -207,8 +207,8 @@ impl Forwards {
         batch.replies.set_protocol(session.protocol);
         for &number in numbers {
             if let Some(forward) = self.heads.get(number) {
-                let row = core.shared.commands.row(forward.stat as usize);
-                batch.writes |= row.is_write();
+                let spec = core.shared.commands.spec(forward.stat as usize);
+                batch.writes |= spec.is_write();
                 batch.commands.push(&self.commands.args(number));
                 batch.heads.push((forward.stat, forward.db));
             }
@@ -270,7 +270,7 @@ impl Forwards {
         // The connection ended: a write may have happened. A read is asked again, unless such a
         // write stood behind it: it would see too much.
         let is_write =
-            |forward: &Forward| core.shared.commands.row(forward.stat as usize).is_write();
+            |forward: &Forward| core.shared.commands.spec(forward.stat as usize).is_write();
         let doubtful = |slot: Slot, from: usize| {
             lost.get(from..)
                 .unwrap_or_default()

@@ -6,8 +6,8 @@
 //!   everywhere   KEYS, SCAN … over all nodes
 //! ```
 
-mod elsewhere;
 mod all_nodes;
+mod elsewhere;
 mod forwards;
 mod upstream;
 

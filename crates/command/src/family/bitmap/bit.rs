@@ -5,10 +5,10 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::parse_offset;
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, Keys, Run};
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "setbit",
         syntax: "key offset value:integer",
         arity: Arity::Exactly(4),
@@ -18,9 +18,9 @@ pub const ROWS: &[Command] = &[
         group: Group::Bitmap,
         since: "2.2.0",
         summary: "Sets or clears a bit; returns what it was.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "getbit",
         syntax: "key offset",
         arity: Arity::Exactly(3),
@@ -30,9 +30,9 @@ pub const ROWS: &[Command] = &[
         group: Group::Bitmap,
         since: "2.2.0",
         summary: "Returns a bit.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "bitcount",
         syntax: "key [start end [BYTE|BIT]]",
         arity: Arity::AtLeast(2),
@@ -43,9 +43,9 @@ pub const ROWS: &[Command] = &[
         since: "2.6.0",
         complexity: "O(N)",
         summary: "Counts the bits set, in the whole string or a range of it.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "bitpos",
         syntax: "key bit [start [end [BYTE|BIT]]]",
         arity: Arity::AtLeast(3),
@@ -56,7 +56,7 @@ pub const ROWS: &[Command] = &[
         since: "2.8.7",
         complexity: "O(N)",
         summary: "Finds the first bit that is set, or clear.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
 ];
 

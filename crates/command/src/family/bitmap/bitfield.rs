@@ -8,10 +8,10 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::{OFFSET_REFUSED, in_reach};
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "bitfield",
         syntax: "key [GET <encoding offset>|<[OVERFLOW <WRAP|SAT|FAIL>] <SET <encoding offset value:integer>|INCRBY <encoding offset increment>>>]...",
         arity: Arity::AtLeast(2),
@@ -23,9 +23,9 @@ pub const ROWS: &[Command] = &[
         complexity: "O(1) for each operation",
         summary: "Reads, sets and adds to integers of any width inside a string.",
         key_uses: KeyUses::ByArguments(use_of_bitfield),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "bitfield_ro",
         syntax: "key [GET <encoding offset>*]",
         arity: Arity::AtLeast(2),
@@ -36,7 +36,7 @@ pub const ROWS: &[Command] = &[
         since: "6.0.0",
         complexity: "O(1) for each operation",
         summary: "Reads integers of any width inside a string.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
 ];
 

@@ -4,9 +4,9 @@ use base::{Atom, Refusal};
 use keyspace::{Expire, Txn};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
-pub const ROWS: &[Command] = &[Command {
+pub const SPECS: &[CommandSpec] = &[CommandSpec {
     name: "bitop",
     syntax: "operation destkey key...",
     arity: Arity::AtLeast(4),
@@ -18,7 +18,7 @@ pub const ROWS: &[Command] = &[Command {
     complexity: "O(N)",
     summary: "Combines strings by AND, OR, XOR or NOT and puts the result at a key.",
     key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
-    ..Command::BASE
+    ..CommandSpec::BASE
 }];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

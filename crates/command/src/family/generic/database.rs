@@ -5,15 +5,15 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::parse_db;
-use crate::{Arity, Command, Flags, Group, Keys, Merge, OtherDatabase, Run, Traits};
+use crate::{Arity, CommandSpec, Flags, Group, Keys, Merge, OtherDatabase, Run, Traits};
 
-const BASE: Command = Command {
+const BASE: CommandSpec = CommandSpec {
     keys: Keys::Everything,
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "randomkey",
         arity: Arity::Exactly(1),
         run: Run::Read(randomkey),
@@ -24,7 +24,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:all_shards", "nondeterministic_output"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "keys",
         syntax: "pattern",
         arity: Arity::Exactly(2),
@@ -37,7 +37,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "dbsize",
         arity: Arity::Exactly(1),
         run: Run::Read(dbsize),
@@ -50,7 +50,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "flushdb",
         syntax: "[ASYNC|SYNC]",
         arity: Arity::AtLeast(1),
@@ -63,7 +63,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "flushall",
         syntax: "[ASYNC|SYNC]",
         arity: Arity::AtLeast(1),
@@ -76,7 +76,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "swapdb",
         syntax: "index1 index2",
         arity: Arity::Exactly(3),

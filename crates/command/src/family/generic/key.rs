@@ -7,15 +7,15 @@ use resp::{Args, Reply};
 use super::parse_db;
 use crate::family::row;
 use crate::{
-    Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Run,
+    Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Run,
     Traits,
 };
 
-const BASE: Command = Command {
+const BASE: CommandSpec = CommandSpec {
     group: Group::Generic,
     keys: Keys::from(1),
     arity: Arity::AtLeast(2),
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 const TWO_KEYS: Keys = Keys::Range {
     first: 1,
@@ -23,8 +23,8 @@ const TWO_KEYS: Keys = Keys::Range {
     step: 1,
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "del",
         syntax: "key...",
         run: Run::Write(del),
@@ -36,7 +36,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "unlink",
         syntax: "key...",
         run: Run::Write(del),
@@ -50,7 +50,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "exists",
         syntax: "key...",
         run: Run::Read(exists),
@@ -62,7 +62,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "touch",
         syntax: "key...",
         run: Run::Read(touch),
@@ -76,7 +76,7 @@ pub const ROWS: &[Command] = &[
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "type",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -88,7 +88,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "rename",
         syntax: "key newkey",
         arity: Arity::Exactly(3),
@@ -99,7 +99,7 @@ pub const ROWS: &[Command] = &[
         traits: Traits::FILLS_KEYS,
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "renamenx",
         syntax: "key newkey",
         arity: Arity::Exactly(3),
@@ -111,7 +111,7 @@ pub const ROWS: &[Command] = &[
         traits: Traits::FILLS_KEYS,
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "copy",
         syntax: "source destination [DB destination-db] [REPLACE]",
         arity: Arity::AtLeast(3),
@@ -125,7 +125,7 @@ pub const ROWS: &[Command] = &[
         other_database: OtherDatabase::Option { first: 3, key: 2 },
         ..BASE
     },
-    Command {
+    CommandSpec {
         name: "move",
         syntax: "key db",
         arity: Arity::Exactly(3),

@@ -4,18 +4,18 @@ use base::{Atom, Refusal};
 use keyspace::{EvictionPolicy, ValueRef, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
-const SUB: Command = Command {
+const SUB: CommandSpec = CommandSpec {
     arity: Arity::Exactly(3),
     keys: Keys::one(2),
     flags: Flags::READONLY,
     group: Group::Generic,
     since: "2.2.3",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
-pub const ROWS: &[Command] = &[Command {
+pub const SPECS: &[CommandSpec] = &[CommandSpec {
     name: "object",
     arity: Arity::AtLeast(2),
     run: Run::Container,
@@ -24,7 +24,7 @@ pub const ROWS: &[Command] = &[Command {
     complexity: "see the subcommands",
     summary: "Tells how a value is kept.",
     subcommands: &[
-        Command {
+        CommandSpec {
             name: "object|encoding",
             syntax: "key",
             run: Run::Read(encoding),
@@ -33,7 +33,7 @@ pub const ROWS: &[Command] = &[Command {
             tips: &["nondeterministic_output"],
             ..SUB
         },
-        Command {
+        CommandSpec {
             name: "object|freq",
             syntax: "key",
             run: Run::Read(freq),
@@ -43,7 +43,7 @@ pub const ROWS: &[Command] = &[Command {
             tips: &["nondeterministic_output"],
             ..SUB
         },
-        Command {
+        CommandSpec {
             name: "object|help",
             arity: Arity::Exactly(2),
             keys: Keys::None,
@@ -53,7 +53,7 @@ pub const ROWS: &[Command] = &[Command {
             summary: "Lists the subcommands.",
             ..SUB
         },
-        Command {
+        CommandSpec {
             name: "object|idletime",
             syntax: "key",
             run: Run::Read(idletime),
@@ -62,7 +62,7 @@ pub const ROWS: &[Command] = &[Command {
             tips: &["nondeterministic_output"],
             ..SUB
         },
-        Command {
+        CommandSpec {
             name: "object|refcount",
             syntax: "key",
             run: Run::Read(refcount),
@@ -72,7 +72,7 @@ pub const ROWS: &[Command] = &[Command {
             ..SUB
         },
     ],
-    ..Command::BASE
+    ..CommandSpec::BASE
 }];
 
 fn encoding(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {

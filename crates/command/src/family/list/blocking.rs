@@ -12,7 +12,7 @@ use super::movement::{MANY_KEYS, TWO_KEYS, move_one, pop_first};
 use super::{End, GROW, LIST};
 use crate::family::many_pop::ManyPop;
 use crate::{
-    Arity, Attempt, Block, Command, Flags, KeyUse, KeyUses, Keys, Nil, Run, TimeoutAt, WaitOn,
+    Arity, Attempt, Block, CommandSpec, Flags, KeyUse, KeyUses, Keys, Nil, Run, TimeoutAt, WaitOn,
 };
 
 const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
@@ -23,8 +23,8 @@ const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
 const WAITS: Flags = Flags::NOSCRIPT.union(Flags::BLOCKING);
 const KEYS: &str = "O(N) where N is the number of keys.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "blpop",
         syntax: "key... timeout",
         arity: Arity::AtLeast(3),
@@ -42,7 +42,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "brpop",
         syntax: "key... timeout",
         arity: Arity::AtLeast(3),
@@ -60,7 +60,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "blmove",
         syntax: "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout",
         arity: Arity::Exactly(6),
@@ -77,7 +77,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "brpoplpush",
         syntax: "source destination timeout",
         arity: Arity::Exactly(4),
@@ -94,7 +94,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "blmpop",
         syntax: "timeout numkeys key... <LEFT|RIGHT> [COUNT count]",
         arity: Arity::AtLeast(5),

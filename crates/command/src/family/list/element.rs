@@ -6,12 +6,12 @@ use resp::{Args, Reply};
 
 use super::{GROW, LIST, READ};
 use crate::family::stretch;
-use crate::{Arity, Command, KeyUse, KeyUses, Run};
+use crate::{Arity, CommandSpec, KeyUse, KeyUses, Run};
 
 const LENGTH: &str = "O(N) where N is the length of the list.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "lindex",
         syntax: "key index",
         arity: Arity::Exactly(3),
@@ -21,7 +21,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the element at a position of a list.",
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lrange",
         syntax: "key start stop",
         arity: Arity::Exactly(4),
@@ -31,7 +31,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns a stretch of a list.",
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lpos",
         syntax: "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
         arity: Arity::AtLeast(3),
@@ -42,7 +42,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the positions of an element in a list.",
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lset",
         syntax: "key index element",
         arity: Arity::Exactly(4),
@@ -53,7 +53,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "linsert",
         syntax: "key <BEFORE|AFTER> pivot element",
         arity: Arity::Exactly(5),
@@ -65,7 +65,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lrem",
         syntax: "key count element",
         arity: Arity::Exactly(4),
@@ -75,7 +75,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Deletes),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "ltrim",
         syntax: "key start stop",
         arity: Arity::Exactly(4),

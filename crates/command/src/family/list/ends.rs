@@ -6,13 +6,13 @@ use resp::{Args, Reply};
 
 use super::{End, GROW, LIST, READ};
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, KeyUse, KeyUses, Run};
+use crate::{Arity, CommandSpec, Flags, KeyUse, KeyUses, Run};
 
 const PER_ELEMENT: &str = "O(N) where N is the number of elements named.";
 const PER_RETURNED: &str = "O(N) where N is the number of elements returned.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "lpush",
         syntax: "key element...",
         arity: Arity::AtLeast(3),
@@ -23,7 +23,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "rpush",
         syntax: "key element...",
         arity: Arity::AtLeast(3),
@@ -34,7 +34,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lpushx",
         syntax: "key element...",
         arity: Arity::AtLeast(3),
@@ -46,7 +46,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "rpushx",
         syntax: "key element...",
         arity: Arity::AtLeast(3),
@@ -58,7 +58,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lpop",
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
@@ -69,7 +69,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "rpop",
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
@@ -80,7 +80,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "llen",
         syntax: "key",
         arity: Arity::Exactly(2),

@@ -9,17 +9,17 @@ use base::{Atom, Refusal};
 use keyspace::{Edit, List};
 use resp::{Args, Reply};
 
-use crate::{Command, Flags, Group, Keys};
+use crate::{CommandSpec, Flags, Group, Keys};
 
 pub mod blocking;
 pub mod element;
 pub mod ends;
 pub mod movement;
 
-const LIST: Command = Command {
+const LIST: CommandSpec = CommandSpec {
     group: Group::List,
     keys: Keys::one(1),
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 const READ: Flags = Flags::READONLY;
 const GROW: Flags = Flags::DENYOOM;

@@ -6,7 +6,7 @@ use resp::{Args, Reply};
 
 use super::{End, GROW, LIST};
 use crate::family::many_pop::ManyPop;
-use crate::{Arity, Attempt, Command, Flags, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, Attempt, CommandSpec, Flags, KeyUse, KeyUses, Keys, Run};
 
 pub(super) const TWO_KEYS: Keys = Keys::Range {
     first: 1,
@@ -16,8 +16,8 @@ pub(super) const TWO_KEYS: Keys = Keys::Range {
 pub(super) const MANY_KEYS: &str =
     "O(N+M) where N is the number of keys and M the number of elements returned.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "lmove",
         syntax: "source destination <LEFT|RIGHT> <LEFT|RIGHT>",
         arity: Arity::Exactly(5),
@@ -29,7 +29,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "rpoplpush",
         syntax: "source destination",
         arity: Arity::Exactly(3),
@@ -41,7 +41,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..LIST
     },
-    Command {
+    CommandSpec {
         name: "lmpop",
         syntax: "numkeys key... <LEFT|RIGHT> [COUNT count]",
         arity: Arity::AtLeast(4),

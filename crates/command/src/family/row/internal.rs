@@ -6,9 +6,9 @@ use keyspace::Txn;
 use resp::{Args, Reply};
 use table::Entry;
 
-use crate::{Arity, Command, Group, OnRow, Run, Traits};
+use crate::{Arity, CommandSpec, Group, OnRow, Run, Traits};
 
-pub const ROWS: &[Command] = &[Command {
+pub const SPECS: &[CommandSpec] = &[CommandSpec {
     name: "row.apply",
     arity: Arity::Exactly(2),
     run: Run::Write(apply),
@@ -17,7 +17,7 @@ pub const ROWS: &[Command] = &[Command {
     group: Group::Row,
     since: "neokv",
     summary: "Applies an entry about rows.",
-    ..Command::BASE
+    ..CommandSpec::BASE
 }];
 
 fn apply(txn: &mut Txn<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {

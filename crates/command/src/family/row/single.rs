@@ -8,21 +8,21 @@ use table::{Amount, Field, Kind, Outcome};
 
 use super::options::{Options, Takes, Words};
 use super::{answer, named};
-use crate::{Arity, Command, Flags, Group, Keys, OnRow, RowGrowth, Run, Traits};
+use crate::{Arity, CommandSpec, Flags, Group, Keys, OnRow, RowGrowth, Run, Traits};
 
-const ROW: Command = Command {
+const ROW: CommandSpec = CommandSpec {
     group: Group::Row,
     keys: Keys::one(1),
     on_row: OnRow::Knows,
     since: "neokv",
     complexity: "O(N) for N fields",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 const READ: Flags = Flags::READONLY.union(Flags::FAST);
 const GROW: Flags = Flags::FAST.union(Flags::DENYOOM);
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "row.get",
         syntax: "key [VERSION have] [FIELDS <numfields field...>]",
         arity: Arity::AtLeast(2),
@@ -31,7 +31,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns fields of a row and its version, or that it is unchanged.",
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.mget",
         syntax: "numkeys key... [FIELDS <numfields field...>]",
         arity: Arity::AtLeast(3),
@@ -42,7 +42,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns fields of several rows and their versions.",
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.set",
         syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(4),
@@ -52,7 +52,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(super::sets::set),
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.setnx",
         syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(4),
@@ -62,7 +62,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(super::sets::set),
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.cas",
         syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] WHEN <numfields <field value>...> FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(6),
@@ -72,7 +72,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(super::sets::cas),
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.casnx",
         syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch] WHEN <numfields <field value>...> FIELDS <numfields <field value>...>",
         arity: Arity::AtLeast(6),
@@ -82,7 +82,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(super::sets::cas),
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.incrby",
         syntax: "key field amount [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(4),
@@ -93,7 +93,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(super::sets::number),
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.decrby",
         syntax: "key field amount [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(4),
@@ -104,7 +104,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::By(super::sets::number),
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.del",
         syntax: "key [VERSION version] [XX] [RETURN <ALL|NONE|numfields field...>] [REQUEST <client number>] [EPOCH epoch]",
         arity: Arity::AtLeast(2),
@@ -115,7 +115,7 @@ pub const ROWS: &[Command] = &[
         row_growth: RowGrowth::Never,
         ..ROW
     },
-    Command {
+    CommandSpec {
         name: "row.kick",
         syntax: "key",
         arity: Arity::Exactly(2),

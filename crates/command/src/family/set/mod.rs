@@ -7,12 +7,12 @@ mod algebra;
 mod members;
 mod random;
 
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 
-const SET: Command = Command {
+const SET: CommandSpec = CommandSpec {
     group: Group::Set,
     keys: Keys::one(1),
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 const GROW: Flags = Flags::DENYOOM;
 const READ: Flags = Flags::READONLY;
@@ -21,8 +21,8 @@ const INTERSECTION: &str =
     "O(N*M) where N is the size of the smallest set and M the number of sets.";
 const ALL_ELEMENTS: &str = "O(N) where N is the number of members in all sets.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "sadd",
         syntax: "key member...",
         arity: Arity::AtLeast(3),
@@ -33,7 +33,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Inserts),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "srem",
         syntax: "key member...",
         arity: Arity::AtLeast(3),
@@ -44,7 +44,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Deletes),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sismember",
         syntax: "key member",
         arity: Arity::Exactly(3),
@@ -54,7 +54,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "smismember",
         syntax: "key member...",
         arity: Arity::AtLeast(3),
@@ -65,7 +65,7 @@ pub const ROWS: &[Command] = &[
         summary: "Tells of several members whether a set has them.",
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "smembers",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -76,7 +76,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "scard",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -86,7 +86,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "smove",
         syntax: "source destination member",
         arity: Arity::Exactly(4),
@@ -101,7 +101,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Takes, KeyUse::Inserts),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "spop",
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
@@ -114,7 +114,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "srandmember",
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
@@ -125,7 +125,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sinter",
         syntax: "key...",
         arity: Arity::AtLeast(2),
@@ -137,7 +137,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sinterstore",
         syntax: "destination key...",
         arity: Arity::AtLeast(3),
@@ -149,7 +149,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Updates, KeyUse::Reads),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sintercard",
         syntax: "numkeys key... [LIMIT limit]",
         arity: Arity::AtLeast(3),
@@ -161,7 +161,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns how many members all sets have.",
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sunion",
         syntax: "key...",
         arity: Arity::AtLeast(2),
@@ -173,7 +173,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sunionstore",
         syntax: "destination key...",
         arity: Arity::AtLeast(3),
@@ -185,7 +185,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sdiff",
         syntax: "key...",
         arity: Arity::AtLeast(2),
@@ -197,7 +197,7 @@ pub const ROWS: &[Command] = &[
         tips: &["nondeterministic_output_order"],
         ..SET
     },
-    Command {
+    CommandSpec {
         name: "sdiffstore",
         syntax: "destination key...",
         arity: Arity::AtLeast(3),

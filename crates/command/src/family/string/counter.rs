@@ -5,12 +5,12 @@ use base::{Atom, IntText, Refusal, number};
 use keyspace::{Expire, Txn};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, Keys, Run};
 
 const FLAGS: Flags = Flags::DENYOOM.union(Flags::FAST);
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "incr",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -19,9 +19,9 @@ pub const ROWS: &[Command] = &[
         flags: FLAGS,
         group: Group::String,
         summary: "Adds one to the integer at a key.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "decr",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -30,9 +30,9 @@ pub const ROWS: &[Command] = &[
         flags: FLAGS,
         group: Group::String,
         summary: "Takes one from the integer at a key.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "incrby",
         syntax: "key increment",
         arity: Arity::Exactly(3),
@@ -41,9 +41,9 @@ pub const ROWS: &[Command] = &[
         flags: FLAGS,
         group: Group::String,
         summary: "Adds an amount to the integer at a key.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "decrby",
         syntax: "key decrement",
         arity: Arity::Exactly(3),
@@ -52,9 +52,9 @@ pub const ROWS: &[Command] = &[
         flags: FLAGS,
         group: Group::String,
         summary: "Takes an amount from the integer at a key.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "incrbyfloat",
         syntax: "key increment:double",
         arity: Arity::Exactly(3),
@@ -64,7 +64,7 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         since: "2.6.0",
         summary: "Adds an amount, decimals allowed, to the number at a key.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
 ];
 

@@ -10,9 +10,9 @@ use base::{IntText, Refusal, limits};
 use keyspace::{Kind, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, Command, Flags, Group, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, Keys, Run};
 
-pub const ROWS: &[Command] = &[Command {
+pub const SPECS: &[CommandSpec] = &[CommandSpec {
     name: "lcs",
     syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
     arity: Arity::AtLeast(3),
@@ -27,7 +27,7 @@ pub const ROWS: &[Command] = &[Command {
     since: "7.0.0",
     complexity: "O(N*M) for strings of N and M bytes",
     summary: "Returns the longest common subsequence of two strings, its length or its places.",
-    ..Command::BASE
+    ..CommandSpec::BASE
 }];
 
 #[derive(Default)]

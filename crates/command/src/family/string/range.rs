@@ -5,10 +5,10 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::check_length;
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "append",
         syntax: "key value",
         arity: Arity::Exactly(3),
@@ -20,9 +20,9 @@ pub const ROWS: &[Command] = &[
         complexity: "O(1) amortised for a short addition",
         summary: "Adds bytes to the end of the string at a key; returns its length.",
         key_uses: KeyUses::All(KeyUse::Inserts),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "strlen",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -33,9 +33,9 @@ pub const ROWS: &[Command] = &[
         since: "2.2.0",
         summary: "Returns the length in bytes of the string at a key.",
         key_uses: KeyUses::All(KeyUse::Looks),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "getrange",
         syntax: "key start end",
         arity: Arity::Exactly(4),
@@ -46,9 +46,9 @@ pub const ROWS: &[Command] = &[
         since: "2.4.0",
         complexity: "O(N) for N bytes returned",
         summary: "Returns the bytes between two positions, both included.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "substr",
         syntax: "key start end",
         arity: Arity::Exactly(4),
@@ -58,9 +58,9 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         complexity: "O(N) for N bytes returned",
         summary: "The old name of GETRANGE.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "setrange",
         syntax: "key offset value",
         arity: Arity::Exactly(4),
@@ -72,7 +72,7 @@ pub const ROWS: &[Command] = &[
         complexity: "O(N) for N bytes written, zeros before them included",
         summary: "Writes bytes over the string at a key from a position on; returns its length.",
         key_uses: KeyUses::All(KeyUse::Updates),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
 ];
 

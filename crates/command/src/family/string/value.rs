@@ -6,10 +6,10 @@ use resp::{Args, Reply};
 
 use super::Moment;
 use crate::table::wrong_arity;
-use crate::{Arity, Command, Flags, Group, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run};
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "get",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -18,9 +18,9 @@ pub const ROWS: &[Command] = &[
         flags: Flags::READONLY.union(Flags::FAST),
         group: Group::String,
         summary: "Returns the string at a key.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "set",
         syntax: "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         arity: Arity::AtLeast(3),
@@ -30,9 +30,9 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         summary: "Puts a string at a key whatever was there, on conditions and with a deadline if asked.",
         key_uses: KeyUses::ByArguments(use_of_set),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "getset",
         syntax: "key value",
         arity: Arity::Exactly(3),
@@ -41,9 +41,9 @@ pub const ROWS: &[Command] = &[
         flags: Flags::DENYOOM.union(Flags::FAST),
         group: Group::String,
         summary: "Puts a string at a key and returns the former one.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "getdel",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -54,9 +54,9 @@ pub const ROWS: &[Command] = &[
         since: "6.2.0",
         summary: "Returns the string at a key and removes the key.",
         key_uses: KeyUses::All(KeyUse::Takes),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "getex",
         syntax: "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
         arity: Arity::AtLeast(2),
@@ -66,9 +66,9 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         since: "6.2.0",
         summary: "Returns the string at a key and sets or clears its deadline.",
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "setnx",
         syntax: "key value",
         arity: Arity::Exactly(3),
@@ -78,9 +78,9 @@ pub const ROWS: &[Command] = &[
         group: Group::String,
         summary: "Puts a string at a key that does not exist.",
         key_uses: KeyUses::All(KeyUse::Creates),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "setex",
         syntax: "key seconds value",
         arity: Arity::Exactly(4),
@@ -91,9 +91,9 @@ pub const ROWS: &[Command] = &[
         since: "2.0.0",
         summary: "Puts a string at a key for a number of seconds.",
         key_uses: KeyUses::All(KeyUse::Overwrites),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "psetex",
         syntax: "key milliseconds value",
         arity: Arity::Exactly(4),
@@ -104,9 +104,9 @@ pub const ROWS: &[Command] = &[
         since: "2.6.0",
         summary: "Puts a string at a key for a number of milliseconds.",
         key_uses: KeyUses::All(KeyUse::Overwrites),
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "mget",
         syntax: "key...",
         arity: Arity::AtLeast(2),
@@ -117,9 +117,9 @@ pub const ROWS: &[Command] = &[
         complexity: "O(N) for N keys",
         summary: "Returns the strings at several keys.",
         tips: &["request_policy:multi_shard"],
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "mset",
         syntax: "<key value>...",
         arity: Arity::AtLeast(3),
@@ -135,9 +135,9 @@ pub const ROWS: &[Command] = &[
             "request_policy:multi_shard",
             "response_policy:all_succeeded",
         ],
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
-    Command {
+    CommandSpec {
         name: "msetnx",
         syntax: "<key value>...",
         arity: Arity::AtLeast(3),
@@ -150,7 +150,7 @@ pub const ROWS: &[Command] = &[
         summary: "Puts strings at several keys if none of them exists.",
         key_uses: KeyUses::All(KeyUse::Creates),
         tips: &["request_policy:multi_shard", "response_policy:agg_min"],
-        ..Command::BASE
+        ..CommandSpec::BASE
     },
 ];
 

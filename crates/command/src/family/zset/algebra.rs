@@ -11,20 +11,20 @@ use resp::{Args, Reply};
 use super::member::plain_zero;
 use super::range::store;
 use super::{GROW, READ, Show, ZSET};
-use crate::{Arity, Command, Flags, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, Flags, KeyUse, KeyUses, Keys, Run};
 
 const UNION: &str =
     "O(N)+O(M*log(M)) where N is the sum of the sizes of the inputs and M the size of the result.";
 const INTERSECTION: &str = "O(N*K)+O(M*log(M)) where N is the size of the smallest input, K the number of inputs and M the size of the result.";
 const DIFFERENCE: &str = "O(N*K)+O(M*log(M)) where N is the size of the first input, K the number of inputs and M the size of the result.";
-const RETURNED: Command = Command {
+const RETURNED: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
     keys: Keys::Counted { count_at: 1 },
     flags: READ.union(Flags::MOVABLEKEYS),
     since: "6.2.0",
     ..ZSET
 };
-const STORED: Command = Command {
+const STORED: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(4),
     keys: Keys::DestinationAndCounted { count_at: 2 },
     flags: GROW.union(Flags::MOVABLEKEYS),
@@ -32,8 +32,8 @@ const STORED: Command = Command {
     ..ZSET
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "zunion",
         syntax: "numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]",
         run: Run::Read(|view, args, reply| show(view, args, reply, Operation::Union)),
@@ -41,7 +41,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the union of sorted sets.",
         ..RETURNED
     },
-    Command {
+    CommandSpec {
         name: "zinter",
         syntax: "numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>] [WITHSCORES]",
         run: Run::Read(|view, args, reply| show(view, args, reply, Operation::Intersection)),
@@ -49,7 +49,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the intersection of sorted sets.",
         ..RETURNED
     },
-    Command {
+    CommandSpec {
         name: "zdiff",
         syntax: "numkeys key... [WITHSCORES]",
         run: Run::Read(|view, args, reply| show(view, args, reply, Operation::Difference)),
@@ -57,7 +57,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the first sorted set without the members of the others.",
         ..RETURNED
     },
-    Command {
+    CommandSpec {
         name: "zintercard",
         syntax: "numkeys key... [LIMIT limit]",
         run: Run::Read(zintercard),
@@ -66,7 +66,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the size of the intersection of sorted sets.",
         ..RETURNED
     },
-    Command {
+    CommandSpec {
         name: "zunionstore",
         syntax: "destination numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>]",
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Union)),
@@ -75,7 +75,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..STORED
     },
-    Command {
+    CommandSpec {
         name: "zinterstore",
         syntax: "destination numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN|MAX>]",
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Intersection)),
@@ -84,7 +84,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..STORED
     },
-    Command {
+    CommandSpec {
         name: "zdiffstore",
         syntax: "destination numkeys key...",
         run: Run::Write(|txn, args, reply| keep(txn, args, reply, Operation::Difference)),

@@ -5,12 +5,12 @@ use keyspace::{Txn, View, Zset};
 use resp::{Args, Reply};
 
 use super::{GROW, READ_FAST, ZSET};
-use crate::{Arity, Command, Flags, KeyUse, KeyUses, Run};
+use crate::{Arity, CommandSpec, Flags, KeyUse, KeyUses, Run};
 
 const LOG: &str = "O(log(N)) where N is the size of the sorted set.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "zadd",
         syntax: "key [NX|XX] [GT|LT] [CH] [INCR] <score member>...",
         arity: Arity::AtLeast(4),
@@ -21,7 +21,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Updates),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zincrby",
         syntax: "key increment member",
         arity: Arity::Exactly(4),
@@ -31,7 +31,7 @@ pub const ROWS: &[Command] = &[
         summary: "Adds to the score of a member.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrem",
         syntax: "key member...",
         arity: Arity::AtLeast(3),
@@ -42,7 +42,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zcard",
         syntax: "key",
         arity: Arity::Exactly(2),
@@ -52,7 +52,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Looks),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zscore",
         syntax: "key member",
         arity: Arity::Exactly(3),
@@ -61,7 +61,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the score of a member.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zmscore",
         syntax: "key member...",
         arity: Arity::AtLeast(3),
@@ -72,7 +72,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the scores of several members.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrank",
         syntax: "key member",
         arity: Arity::Exactly(3),
@@ -83,7 +83,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the rank of a member, counted from the lowest score.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrevrank",
         syntax: "key member",
         arity: Arity::Exactly(3),

@@ -8,7 +8,7 @@
 use base::Atom;
 use resp::{Protocol, Reply};
 
-use crate::{Command, Flags, Group, Keys};
+use crate::{CommandSpec, Flags, Group, Keys};
 
 pub mod algebra;
 mod bound;
@@ -16,11 +16,11 @@ pub mod member;
 pub mod pop;
 pub mod range;
 
-const ZSET: Command = Command {
+const ZSET: CommandSpec = CommandSpec {
     group: Group::SortedSet,
     keys: Keys::one(1),
     since: "1.2.0",
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 const READ: Flags = Flags::READONLY;
 const READ_FAST: Flags = READ.union(Flags::FAST);

@@ -10,7 +10,7 @@ use super::{READ, Show, ZSET};
 use crate::family::many_pop::ManyPop;
 use crate::family::sample;
 use crate::{
-    Arity, Attempt, Block, Command, Flags, KeyUse, KeyUses, Keys, Nil, Run, TimeoutAt, WaitOn,
+    Arity, Attempt, Block, CommandSpec, Flags, KeyUse, KeyUses, Keys, Nil, Run, TimeoutAt, WaitOn,
 };
 
 const POPPED: &str =
@@ -23,8 +23,8 @@ const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
     step: 1,
 };
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "zpopmin",
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
@@ -36,7 +36,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zpopmax",
         syntax: "key [count]",
         arity: Arity::AtLeast(2),
@@ -48,7 +48,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zmpop",
         syntax: "numkeys key... <MIN|MAX> [COUNT count]",
         arity: Arity::AtLeast(4),
@@ -61,7 +61,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "bzpopmin",
         syntax: "key... timeout",
         arity: Arity::AtLeast(3),
@@ -79,7 +79,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "bzpopmax",
         syntax: "key... timeout",
         arity: Arity::AtLeast(3),
@@ -97,7 +97,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "bzmpop",
         syntax: "timeout numkeys key... <MIN|MAX> [COUNT count]",
         arity: Arity::AtLeast(5),
@@ -115,7 +115,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Takes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrandmember",
         syntax: "key [count [WITHSCORES]]",
         arity: Arity::AtLeast(2),

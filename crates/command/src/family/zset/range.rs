@@ -11,7 +11,7 @@ use resp::{Args, Reply};
 
 use super::{GROW, READ, READ_FAST, Show, ZSET, bound};
 use crate::family::stretch;
-use crate::{Arity, Command, KeyUse, KeyUses, Keys, Run};
+use crate::{Arity, CommandSpec, KeyUse, KeyUses, Keys, Run};
 
 const RETURNED: &str =
     "O(log(N)+M) where N is the size of the sorted set and M the number of members returned.";
@@ -19,8 +19,8 @@ const REMOVED: &str =
     "O(log(N)+M) where N is the size of the sorted set and M the number of members removed.";
 const COUNTED: &str = "O(log(N)) where N is the size of the sorted set.";
 
-pub const ROWS: &[Command] = &[
-    Command {
+pub const SPECS: &[CommandSpec] = &[
+    CommandSpec {
         name: "zrange",
         syntax: "key start:string stop:string [BYSCORE|BYLEX] [REV] [LIMIT <offset count>] [WITHSCORES]",
         arity: Arity::AtLeast(4),
@@ -30,7 +30,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns members by rank, score or member.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrevrange",
         syntax: "key start stop [WITHSCORES]",
         arity: Arity::AtLeast(4),
@@ -40,7 +40,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns members by rank, highest score first.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrangebyscore",
         syntax: "key min:double max:double [WITHSCORES] [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
@@ -51,7 +51,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the members with scores in a range.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrevrangebyscore",
         syntax: "key max:double min:double [WITHSCORES] [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
@@ -62,7 +62,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns the members with scores in a range, highest score first.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrangebylex",
         syntax: "key min max [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
@@ -73,7 +73,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns members in a range of bytes, all scores being equal.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrevrangebylex",
         syntax: "key max min [LIMIT <offset count>]",
         arity: Arity::AtLeast(4),
@@ -84,7 +84,7 @@ pub const ROWS: &[Command] = &[
         summary: "Returns members in a range of bytes, highest first, all scores being equal.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zrangestore",
         syntax: "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT <offset count>]",
         arity: Arity::AtLeast(5),
@@ -101,7 +101,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::FirstAndRest(KeyUse::Overwrites, KeyUse::Reads),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zcount",
         syntax: "key min:double max:double",
         arity: Arity::Exactly(4),
@@ -112,7 +112,7 @@ pub const ROWS: &[Command] = &[
         summary: "Counts the members with scores in a range.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zlexcount",
         syntax: "key min max",
         arity: Arity::Exactly(4),
@@ -123,7 +123,7 @@ pub const ROWS: &[Command] = &[
         summary: "Counts members in a range of bytes, all scores being equal.",
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zremrangebyrank",
         syntax: "key start stop",
         arity: Arity::Exactly(4),
@@ -134,7 +134,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zremrangebyscore",
         syntax: "key min:double max:double",
         arity: Arity::Exactly(4),
@@ -144,7 +144,7 @@ pub const ROWS: &[Command] = &[
         key_uses: KeyUses::All(KeyUse::Deletes),
         ..ZSET
     },
-    Command {
+    CommandSpec {
         name: "zremrangebylex",
         syntax: "key min max",
         arity: Arity::Exactly(4),

@@ -1,7 +1,7 @@
 //! An entry that is taken back: all is as before it, whatever it did.
 
 use super::*;
-use crate::{KeyChange, Expire};
+use crate::{Expire, KeyChange};
 
 fn state_row(store: &MapStore) -> Option<Vec<u8>> {
     use super::super::RowSource;

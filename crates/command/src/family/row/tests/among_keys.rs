@@ -1,7 +1,7 @@
 //! Rows among other keys, and commands that are not for rows.
 
 use super::*;
-use crate::{Arity, Command, Keys, OnRow, Run};
+use crate::{Arity, CommandSpec, Keys, OnRow, Run};
 
 #[test]
 fn rows_and_other_keys_in_one_command() {
@@ -102,11 +102,11 @@ fn nothing_comes_to_a_rows_place_from_another_database() {
 /// A row whose function is given another argument as its key would not be met.
 #[test]
 fn what_runs_instead_looks_at_argument_one() {
-    let each = |row: &Command| {
+    let each = |row: &CommandSpec| {
         let rows = std::iter::once(*row).chain(row.subcommands.iter().copied());
-        rows.collect::<Vec<Command>>()
+        rows.collect::<Vec<CommandSpec>>()
     };
-    for command in Commands::pure().rows().iter().flat_map(each) {
+    for command in Commands::pure().specs().iter().flat_map(each) {
         let is_first = command.keys == Keys::one(1);
         match (command.on_row, command.run) {
             (OnRow::Read(_), Run::Read(_)) | (OnRow::Write(_), Run::Write(_)) => {
@@ -133,7 +133,7 @@ fn what_runs_instead_looks_at_argument_one() {
 fn all_other_commands_refuse() {
     let mut refused = 0;
     let table = Commands::pure();
-    for command in table.rows() {
+    for command in table.specs() {
         if !command.subcommands.is_empty() || !matches!(command.on_row, OnRow::Refused) {
             continue;
         }

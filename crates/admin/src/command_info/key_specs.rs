@@ -1,14 +1,14 @@
 //! Where the keys of a command are and what it does to them, as COMMAND INFO describes it.
 
 use command::syntax::{Argument, Kind};
-use command::{Command, KeyUse, Keys};
+use command::{CommandSpec, KeyUse, Keys};
 use resp::Reply;
 
 /// How many key specifications a row has.
-pub fn count(row: &Command) -> usize {
-    match row.keys {
+pub fn count(command: &CommandSpec) -> usize {
+    match command.keys {
         Keys::None | Keys::Everything | Keys::Cursor => 0,
-        Keys::Range { last, .. } => 1 + usize::from(is_first_apart(row, last)),
+        Keys::Range { last, .. } => 1 + usize::from(is_first_apart(command, last)),
         Keys::Counted { .. } => 1,
         Keys::DestinationAndCounted { .. } => 2,
         Keys::Sort { stores } => 2 + usize::from(stores),
@@ -16,14 +16,14 @@ pub fn count(row: &Command) -> usize {
 }
 
 /// A destination, or a source and a destination, are described apart.
-fn is_first_apart(row: &Command, last: isize) -> bool {
-    (last == 2 || last < 0) && row.key_use(0) != row.key_use(1)
+fn is_first_apart(command: &CommandSpec, last: isize) -> bool {
+    (last == 2 || last < 0) && command.key_use(0) != command.key_use(1)
 }
 
 /// The key specification that a key argument, or a pattern for keys, is about; `seen`: keys before it.
-pub fn index_of(row: &Command, argument: &Argument, seen: &mut usize) -> Option<usize> {
-    let most = count(row).checked_sub(1)?;
-    match (row.keys, argument.kind, &*argument.name) {
+pub fn index_of(command: &CommandSpec, argument: &Argument, seen: &mut usize) -> Option<usize> {
+    let most = count(command).checked_sub(1)?;
+    match (command.keys, argument.kind, &*argument.name) {
         (Keys::Sort { .. }, Kind::Pattern, _) => Some(1),
         (Keys::Sort { .. }, Kind::Key, "destination") => Some(2),
         (_, Kind::Key, _) => {
@@ -35,16 +35,18 @@ pub fn index_of(row: &Command, argument: &Argument, seen: &mut usize) -> Option<
 }
 
 /// The key specifications of a row.
-pub fn write(row: &Command, reply: &mut Reply) {
-    match row.keys {
+pub fn write(command: &CommandSpec, reply: &mut Reply) {
+    match command.keys {
         Keys::None | Keys::Everything | Keys::Cursor => reply.set(0),
         Keys::Range { first, last, step } => {
-            if is_first_apart(row, last) {
+            if is_first_apart(command, last) {
                 reply.set(2);
-                spec(row, 0, first, reply, |reply| range(reply, 0, 1));
+                spec(command, 0, first, reply, |reply| range(reply, 0, 1));
                 // From the second key to itself, or to the last argument.
                 let last = (last as i64).min(0);
-                spec(row, 1, first + 1, reply, |reply| range(reply, last, step));
+                spec(command, 1, first + 1, reply, |reply| {
+                    range(reply, last, step)
+                });
             } else {
                 let last = if last < 0 {
                     last as i64
@@ -52,21 +54,21 @@ pub fn write(row: &Command, reply: &mut Reply) {
                     last as i64 - first as i64
                 };
                 reply.set(1);
-                spec(row, 0, first, reply, |reply| range(reply, last, step));
+                spec(command, 0, first, reply, |reply| range(reply, last, step));
             }
         }
         Keys::Counted { count_at } => {
             reply.set(1);
-            spec(row, 0, count_at, reply, counted);
+            spec(command, 0, count_at, reply, counted);
         }
         Keys::DestinationAndCounted { count_at } => {
             reply.set(2);
-            spec(row, 0, 1, reply, |reply| range(reply, 0, 1));
-            spec(row, 1, count_at, reply, counted);
+            spec(command, 0, 1, reply, |reply| range(reply, 0, 1));
+            spec(command, 1, count_at, reply, counted);
         }
         Keys::Sort { stores } => {
-            reply.set(count(row));
-            spec(row, 0, 1, reply, |reply| range(reply, 0, 1));
+            reply.set(count(command));
+            spec(command, 0, 1, reply, |reply| range(reply, 0, 1));
             unknown(
                 "Keys that BY and GET patterns name are found while sorting.",
                 KeyUse::Reads.words(),
@@ -84,8 +86,14 @@ pub fn write(row: &Command, reply: &mut Reply) {
 }
 
 /// One specification: keys begin at an argument, `find` says how to go on.
-fn spec(row: &Command, number: usize, begin: usize, reply: &mut Reply, find: impl Fn(&mut Reply)) {
-    let flags = row.key_use(number).words();
+fn spec(
+    command: &CommandSpec,
+    number: usize,
+    begin: usize,
+    reply: &mut Reply,
+    find: impl Fn(&mut Reply),
+) {
+    let flags = command.key_use(number).words();
     reply.map(3);
     reply.bulk(b"flags");
     reply.set(flags.len());

@@ -1,21 +1,21 @@
 //! Short hand for the rows of session commands.
 
 use base::Refusal;
-use command::{Arity, Command, Flags, Group, Run};
+use command::{Arity, CommandSpec, Flags, Group, Run};
 use resp::Reply;
 
 /// A session command of the connection group.
-pub const CONNECTION: Command = Command {
+pub const CONNECTION: CommandSpec = CommandSpec {
     run: Run::Session,
     group: Group::Connection,
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
 /// A session command of the server group.
-pub const SERVER: Command = Command {
+pub const SERVER: CommandSpec = CommandSpec {
     run: Run::Session,
     group: Group::Server,
-    ..Command::BASE
+    ..CommandSpec::BASE
 };
 
 pub const ANYTIME: Flags = Flags::LOADING.union(Flags::STALE);
@@ -24,15 +24,15 @@ pub const QUIET: Flags = Flags::NOSCRIPT.union(ANYTIME);
 
 /// A subcommand's row.
 pub const fn sub(
-    base: Command,
+    base: CommandSpec,
     name: &'static str,
     syntax: &'static str,
     arity: Arity,
     flags: Flags,
     since: &'static str,
     summary: &'static str,
-) -> Command {
-    Command {
+) -> CommandSpec {
+    CommandSpec {
         name,
         syntax,
         arity,
@@ -45,13 +45,13 @@ pub const fn sub(
 
 /// A container's row.
 pub const fn container(
-    base: Command,
+    base: CommandSpec,
     name: &'static str,
     since: &'static str,
     summary: &'static str,
-    subcommands: &'static [Command],
-) -> Command {
-    Command {
+    subcommands: &'static [CommandSpec],
+) -> CommandSpec {
+    CommandSpec {
         name,
         arity: Arity::AtLeast(2),
         run: Run::Container,

@@ -8,7 +8,7 @@ use crate::{Flags, Group, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Traits
 
 /// A command, or a subcommand of one (`name` then is `"object|encoding"`).
 #[derive(Clone, Copy)]
-pub struct Command {
+pub struct CommandSpec {
     /// Lower case, as `COMMAND` lists it.
     pub name: &'static str,
     /// The arguments behind the name, in the notation of [`crate::syntax`].
@@ -39,12 +39,12 @@ pub struct Command {
     pub since: &'static str,
     pub complexity: &'static str,
     pub summary: &'static str,
-    pub subcommands: &'static [Command],
+    pub subcommands: &'static [CommandSpec],
 }
 
-impl Command {
-    /// For `..Command::BASE` in rows: everything that is usually absent.
-    pub const BASE: Command = Command {
+impl CommandSpec {
+    /// For `..CommandSpec::BASE` in rows: everything that is usually absent.
+    pub const BASE: CommandSpec = CommandSpec {
         name: "",
         syntax: "",
         arity: Arity::AtLeast(1),
@@ -96,8 +96,8 @@ impl Command {
     }
 
     /// The row with these tips.
-    pub const fn with_tips(self, tips: &'static [&'static str]) -> Command {
-        Command { tips, ..self }
+    pub const fn with_tips(self, tips: &'static [&'static str]) -> CommandSpec {
+        CommandSpec { tips, ..self }
     }
 }
 
