@@ -122,7 +122,7 @@ fn count(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
     Ok(())
 }
 
-/// The row called `name`: a command, or `command|subcommand`.
+/// The specification called `name`: a command, or `command|subcommand`.
 fn find<'a>(session: &'a Session, name: &[u8]) -> Option<&'a CommandSpec> {
     let table = &session.shared().commands.table;
     let head = name.split(|byte| *byte == b'|').next().unwrap_or_default();

@@ -21,7 +21,7 @@ mod transactions;
 
 use session::SessionCommand;
 
-/// The rows of all families of this crate.
+/// The specifications of all families of this crate.
 pub const ALL: &[&[SessionCommand]] = &[
     client::SPECS,
     cluster::SPECS,

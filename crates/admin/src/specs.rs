@@ -1,4 +1,4 @@
-//! Short hand for the rows of session commands.
+//! Short hand for the specifications of session commands.
 
 use base::Refusal;
 use command::{Arity, CommandSpec, Flags, Group, Run};
@@ -22,7 +22,7 @@ pub const ANYTIME: Flags = Flags::LOADING.union(Flags::STALE);
 pub const ADMIN: Flags = Flags::ADMIN.union(Flags::NOSCRIPT).union(ANYTIME);
 pub const QUIET: Flags = Flags::NOSCRIPT.union(ANYTIME);
 
-/// A subcommand's row.
+/// A subcommand's specification.
 pub const fn sub(
     base: CommandSpec,
     name: &'static str,
@@ -43,7 +43,7 @@ pub const fn sub(
     }
 }
 
-/// A container's row.
+/// A container's specification.
 pub const fn container(
     base: CommandSpec,
     name: &'static str,

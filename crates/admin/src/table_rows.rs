@@ -11,7 +11,7 @@ use command::{Arity, CommandSpec, Flags, Group, Keys, Run};
 use resp::{Args, Reply};
 use runtime::cores::NOWHERE;
 use runtime::now_ms;
-use runtime::tables::{Ask, Told};
+use runtime::tables::{Ask, TableAnswer};
 use session::Later;
 use session::Session;
 use session::SessionCommand;
@@ -107,7 +107,7 @@ fn wait_sql<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
             deadline_ms: now_ms().saturating_add(timeout_ms),
         };
         match session.core.clone().ask_table(region, ask).await? {
-            Told::Version(version) => reply.int(version as i64),
+            TableAnswer::Version(version) => reply.int(version as i64),
             _ => reply.int(0),
         }
         Ok(())
@@ -252,7 +252,7 @@ async fn page(
         slot: first,
     };
     // The cache first, then SQL: see `table::scan`.
-    let Told::Overlay(Some(overlay)) = core.ask_table(region, ask).await? else {
+    let TableAnswer::Overlay(Some(overlay)) = core.ask_table(region, ask).await? else {
         return Err(no_table(table.name.as_bytes()));
     };
     let (done, answered) = answer();

@@ -2,7 +2,7 @@
 
 bitflags::bitflags! {
     /// Redis' command flags that mean something here, and its ACL categories that do not follow
-    /// from them. Redis' flag `write` is not among them: it follows from the row's `run`
+    /// from them. Redis' flag `write` is not among them: it follows from the specification's `run`
     /// ([`crate::Command::is_write`]). What is ours alone is in [`Traits`].
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Flags: u32 {

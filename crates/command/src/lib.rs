@@ -1,6 +1,6 @@
-//! The command table: one row and one function per command, one file per family.
+//! The command table: one specification and one function per command, one file per family.
 //!
-//! A row ([`CommandSpec`]) drives everything that is not the command itself: dispatch, the arity
+//! A specification ([`CommandSpec`]) drives everything that is not the command itself: dispatch, the arity
 //! error, which keys route it, the read or the write path, ACL categories, `COMMAND`, the
 //! generated `docs/commands.md`. A function sees its arguments, a [`keyspace::View`] or
 //! [`keyspace::Txn`], and the reply it writes; never a connection, a clock or a core.
@@ -9,7 +9,7 @@
 //! [`family::row`].
 //!
 //! Commands that are about the session or the server itself (`CLIENT`, `CONFIG`, `MULTI` …) have
-//! their rows and functions in the `server` crate, in the same shape.
+//! their specifications and functions in the `server` crate, in the same shape.
 
 pub mod family;
 mod flags;

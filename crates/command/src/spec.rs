@@ -1,4 +1,4 @@
-//! One row of the command table.
+//! The specification of a command.
 
 use base::{DbIndex, Refusal, number};
 use keyspace::{Txn, View};
@@ -43,7 +43,7 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// For `..CommandSpec::BASE` in rows: everything that is usually absent.
+    /// For `..CommandSpec::BASE` in specifications: everything that is usually absent.
     pub const BASE: CommandSpec = CommandSpec {
         name: "",
         syntax: "",
@@ -95,7 +95,7 @@ impl CommandSpec {
         }
     }
 
-    /// The row with these tips.
+    /// The specification with these tips.
     pub const fn with_tips(self, tips: &'static [&'static str]) -> CommandSpec {
         CommandSpec { tips, ..self }
     }

@@ -1,4 +1,4 @@
-//! The arguments of a command as its row writes them, and as `COMMAND DOCS` gives them to clients.
+//! The arguments of a command as its specification writes them, and as `COMMAND DOCS` gives them to clients.
 //!
 //! ```text
 //!   key value [NX|XX] [EX seconds|PX milliseconds]      ZADD: key [CH] <score member>...
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The type of an argument goes by its name ([`kind_of`]): only the others are written down. The text is parsed whenever a
-//! client asks; a test parses that of every row.
+//! client asks; a test parses that of every specification.
 
 /// What an argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Argument {
     pub arguments: Vec<Argument>,
 }
 
-/// The arguments of a row's `syntax`; `None` if it is not in the notation.
+/// The arguments of a specification's `syntax`; `None` if it is not in the notation.
 pub fn parse(syntax: &str) -> Option<Vec<Argument>> {
     if syntax.is_empty() {
         return Some(Vec::new());

@@ -15,14 +15,14 @@ use crate::CommandSpec;
 /// Longest command name; longer words are unknown without looking.
 const NAME_MAX: usize = 32;
 
-/// All commands a server knows: the rows of this crate's families and those of the server.
+/// All commands a server knows: the specifications of this crate's families and those of the server.
 pub struct Table {
     specs: Vec<CommandSpec>,
     /// Open addressing by [`Word::hash`]; a power of two, never full.
     index: Box<[Place]>,
 }
 
-/// One place of the index; `row` is `EMPTY` where there is none.
+/// One place of the index; `spec` is `EMPTY` where there is none.
 #[derive(Clone, Copy)]
 struct Place {
     word: Word,
@@ -78,7 +78,7 @@ impl Word {
 }
 
 impl Table {
-    /// The rows of every family in this crate.
+    /// The specifications of every family in this crate.
     pub fn pure() -> Table {
         Table::new(crate::family::ALL.iter().copied().flatten().copied())
     }
@@ -111,17 +111,17 @@ impl Table {
         Table { specs, index }
     }
 
-    /// The rows clients know of, in the order of their names.
+    /// The specifications clients know of, in the order of their names.
     pub fn listed(&self) -> impl Iterator<Item = &CommandSpec> {
         self.specs.iter().filter(|spec| !spec.is_internal())
     }
 
-    /// The rows in the order of their names, internal ones too; a row's position is its number.
+    /// The specifications in the order of their names, internal ones too; a specification's position is its number.
     pub fn specs(&self) -> &[CommandSpec] {
         &self.specs
     }
 
-    /// Number of the row called `name`, in any case.
+    /// Number of the specification called `name`, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         if name.len() > NAME_MAX {
@@ -146,13 +146,13 @@ impl Table {
         }
     }
 
-    /// The row that the first of `args` names; its subcommands and its arity are not looked at.
+    /// The specification that the first of `args` names; its subcommands and its arity are not looked at.
     pub fn named(&self, args: &Args<'_>) -> Option<&CommandSpec> {
         self.specs.get(self.find(args.at(0))?)
     }
 
     /// The command a client names by `args`, its subcommand resolved and its arity checked. The number is
-    /// that of the top-level row.
+    /// that of the top-level specification.
     #[inline]
     pub fn resolve(&self, args: &Args<'_>) -> Result<(usize, &CommandSpec), Refusal> {
         match self.resolve_logged(args) {

@@ -13,13 +13,13 @@ use crate::wire::{Heartbeat, Leadership, ReplicaRole};
 
 #[derive(Debug, Default)]
 pub struct View {
-    nodes: BTreeMap<NodeId, Heard>,
+    nodes: BTreeMap<NodeId, NodeReport>,
     leaders: BTreeMap<RegionId, Leadership>,
 }
 
 /// One node, as heard.
 #[derive(Debug)]
-pub struct Heard {
+pub struct NodeReport {
     /// When it was last heard of, or, before that, when this leader learned of it.
     pub at_ms: u64,
     pub last: Option<Heartbeat>,
@@ -29,7 +29,7 @@ impl View {
     /// Nodes that are new to this leader begin their time to report now.
     pub fn expect(&mut self, state: &State, now_ms: u64) {
         for node in state.nodes() {
-            let heard = Heard {
+            let heard = NodeReport {
                 at_ms: now_ms,
                 last: None,
             };
@@ -40,7 +40,7 @@ impl View {
     /// False if a newer one was here before.
     pub fn on_heartbeat(&mut self, heartbeat: Heartbeat, now_ms: u64) -> bool {
         let order = |beat: &Heartbeat| (beat.start_count, beat.number);
-        let heard = self.nodes.entry(heartbeat.node).or_insert(Heard {
+        let heard = self.nodes.entry(heartbeat.node).or_insert(NodeReport {
             at_ms: now_ms,
             last: None,
         });
@@ -104,7 +104,7 @@ impl View {
                 })
     }
 
-    pub fn heard(&self, node: NodeId) -> Option<&Heard> {
+    pub fn heard(&self, node: NodeId) -> Option<&NodeReport> {
         self.nodes.get(&node)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rocks::{Behind, DataDir, Limits, Log, LogSettings, Store, StoreSettings};
+use rocks::{DataDir, Limits, Log, LogSettings, Store, StoreSettings, WriteBehind};
 use server::settings::Engine;
 use server::{Settings, Stores};
 
@@ -66,7 +66,7 @@ fn open(settings: &Settings, data: &DataDir) -> Result<Stores, String> {
     let rows = open_rows(settings, data)?;
     let log = Log::open(&data.log(), &log).map_err(|error| error.to_string())?;
     let limits = Limits::for_memtables(rows.memtable_bytes());
-    let rows = Behind::start(rows, limits).map_err(|error| error.to_string())?;
+    let rows = WriteBehind::start(rows, limits).map_err(|error| error.to_string())?;
     Ok(Stores {
         rows: rows as Arc<_>,
         log: log as Arc<_>,

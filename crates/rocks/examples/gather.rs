@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyspace::rows::{Changes, Family, RowStore, WriteError};
-use rocks::{Behind, Limits, Store, StoreSettings};
+use rocks::{Limits, Store, StoreSettings, WriteBehind};
 
 /// As in the server: what fresh memory costs is a part of it.
 #[global_allocator]
@@ -67,7 +67,7 @@ fn main() {
         store.set_alive(&[(1, 1)]);
         store.start_compaction();
         let limits = Limits::for_memtables(gathered);
-        let behind = Behind::start(store, limits).expect("a thread");
+        let behind = WriteBehind::start(store, limits).expect("a thread");
         let (began, cpu) = (Instant::now(), threads());
         let longest = fill(&behind, &load, between).as_millis();
         let seconds = began.elapsed().as_secs_f64();
@@ -99,7 +99,7 @@ fn main() {
 }
 
 /// Entries of rows, with a checkpoint where the log would be cut; how long the longest took.
-fn fill(behind: &Arc<Behind>, load: &Load, between: usize) -> Duration {
+fn fill(behind: &Arc<WriteBehind>, load: &Load, between: usize) -> Duration {
     let mut longest = Duration::ZERO;
     let mut checkpoint = || {
         let began = Instant::now();

@@ -10,7 +10,7 @@ use base::cluster::Segment;
 use keyspace::Kind;
 use keyspace::rows::layout::{self, Body, Metadata};
 use keyspace::rows::{Changes, Family, Manifest, RowStore, State, WriteError, digest, regions};
-use rocks::{Behind, Limits, Store, StoreSettings};
+use rocks::{Limits, Store, StoreSettings, WriteBehind};
 
 const REGION: u64 = 5;
 const OTHER: u64 = 6;
@@ -53,7 +53,7 @@ fn main() {
     measure("install over the same", bytes, &there, install);
     fill(&*there, REGION, bytes / 8, 2);
     measure("install over a changed one", bytes, &there, install);
-    let sum = |store: &Behind| {
+    let sum = |store: &WriteBehind| {
         let moment = store.snapshot();
         digest(&*moment, REGION, &segments, &mut |_| true).expect("a digest")
     };
@@ -66,7 +66,7 @@ fn main() {
     });
 }
 
-fn open(path: &Path) -> Arc<Behind> {
+fn open(path: &Path) -> Arc<WriteBehind> {
     let store = Store::open(path, &StoreSettings::default()).expect("a store");
     let homes = [(REGION, State::default()), (OTHER, State::default())];
     store.create_regions(&homes).expect("regions");
@@ -77,7 +77,7 @@ fn open(path: &Path) -> Arc<Behind> {
         .collect();
     store.set_alive(&alive);
     store.start_compaction();
-    Behind::start(store, Limits::for_memtables(64 << 20)).expect("a thread")
+    WriteBehind::start(store, Limits::for_memtables(64 << 20)).expect("a thread")
 }
 
 /// Strings of 1000 bytes that do not compress, and hashes of 16 fields of 50 bytes.
@@ -135,7 +135,7 @@ fn write(store: &dyn RowStore, changes: &Changes) -> u64 {
 }
 
 /// Time and memory of `work`, while another region writes 5 MB/s to the same store.
-fn measure(what: &str, bytes: u64, store: &Arc<Behind>, work: impl FnOnce()) {
+fn measure(what: &str, bytes: u64, store: &Arc<WriteBehind>, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let (longest, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let before = memory_mb("VmRSS");

@@ -22,12 +22,11 @@
 //! - After a failed write or sync the log says so for ever: nothing is tried again (`log.rs`).
 //! - Neither damage nor a stranger's files make this crate panic; they are an [`OpenError`].
 //!
-//! - Rows wait for RocksDB on a thread of their own, and are seen by reads meanwhile (`behind/`).
+//! - Rows wait for RocksDB on a thread of their own, and are seen by reads meanwhile (`write_behind/`).
 //!
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
 mod ahead;
-mod behind;
 mod db;
 mod direct;
 mod directory;
@@ -46,8 +45,8 @@ mod snapshot;
 mod steps;
 mod store;
 mod told;
+mod write_behind;
 
-pub use behind::{Behind, Limits};
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use imports::Import;
@@ -55,3 +54,4 @@ pub use log::Log;
 pub use regions::read_manifest;
 pub use settings::{LogSettings, StoreSettings};
 pub use store::Store;
+pub use write_behind::{Limits, WriteBehind};

@@ -1,8 +1,8 @@
-//! All commands of the server: the rows of the `command` crate and session commands, in one table. Crates above this one
-//! have the session commands and hand in their rows.
+//! All commands of the server: the specifications of the `command` crate and session commands, in one table. Crates above this one
+//! have the session commands and hand in their specifications.
 //!
-//! A session command is a row like any other (`run: Run::Session`) plus a function over its
-//! session. Those that must wait (hold regions, sleep, write a file) return a future. A row of a
+//! A session command is a specification like any other (`run: Run::Session`) plus a function over its
+//! session. Those that must wait (hold regions, sleep, write a file) return a future. A specification of a
 //! server family may also carry `Run::Read` or `Run::Write` and is then run as any data command,
 //! on the regions its `keys` name (`Keys::Everything`: all, held together): prefer that where the
 //! function needs only a `View`.
@@ -29,14 +29,14 @@ pub type LaterFn = for<'a> fn(&'a mut Session, &'a Args<'a>, &'a mut Reply) -> L
 pub enum SessionRun {
     Now(NowFn),
     Later(LaterFn),
-    /// A container: the runs of its subcommands by the row's name (`"client|list"`). Subcommands
-    /// whose row is `Run::Read` or `Run::Write` are left out.
+    /// A container: the runs of its subcommands by the specification's name (`"client|list"`). Subcommands
+    /// whose specification is `Run::Read` or `Run::Write` are left out.
     Subcommands(&'static [(&'static str, SessionRun)]),
-    /// The row itself says how (`Run::Read`, `Run::Write`).
+    /// The specification itself says how (`Run::Read`, `Run::Write`).
     Spec,
 }
 
-/// A row and what runs it.
+/// A specification and what runs it.
 #[derive(Clone, Copy)]
 pub struct SessionCommand {
     pub spec: CommandSpec,
@@ -49,7 +49,7 @@ pub struct Commands {
     pub runs: Arc<SessionRuns>,
 }
 
-/// What runs session commands, by row number; only session commands have one.
+/// What runs session commands, by specification number; only session commands have one.
 pub struct SessionRuns(Vec<Option<SessionRun>>);
 
 impl Commands {
@@ -70,7 +70,7 @@ impl Commands {
 }
 
 impl SessionRuns {
-    /// What runs a session command; `number` and `row` as [`command::Table::resolve`] gave them.
+    /// What runs a session command; `number` and `spec` as [`command::Table::resolve`] gave them.
     pub fn find(&self, number: usize, spec: &CommandSpec) -> Option<SessionRun> {
         match self.0.get(number).copied().flatten()? {
             SessionRun::Subcommands(runs) => runs

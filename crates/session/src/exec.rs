@@ -203,7 +203,7 @@ async fn run_here(
         let spec = session.core.shared.commands.spec(stat);
         (spec, session.db, multi.commands.args(at))
     });
-    session.core.bring_named(named).await;
+    session.core.load_named_rows(named).await;
     if !regions.is_empty() {
         let held = session.core.hold(&regions).await;
         if let Some(slot) = multi.slot {

@@ -51,7 +51,7 @@ impl Connection {
             Slow::Cold => {
                 if let Some(cold) = self.work.cold.take() {
                     let core = self.work.session.core.clone();
-                    core.bring(*cold).await;
+                    core.load_cold(*cold).await;
                 }
                 self.again().await?;
             }
@@ -178,7 +178,7 @@ impl Connection {
             }
             return;
         }
-        core.bring_named(std::iter::once((call.spec, call.db, args)))
+        core.load_named_rows(std::iter::once((call.spec, call.db, args)))
             .await;
         let before = out.len();
         let mut again = Again::chosen(core.next_seed());

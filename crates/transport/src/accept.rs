@@ -17,7 +17,7 @@ use crate::liveness;
 use crate::outbox::Outbox;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::snapshot;
-use crate::stream::{Heard, Stream};
+use crate::stream::{LastHeard, Stream};
 use crate::transport::Shared;
 use crate::wire::{Hello, Purpose};
 
@@ -31,7 +31,7 @@ pub struct Doorkeeper {
 struct Guest {
     incarnation: u64,
     address: SocketAddr,
-    heard: Arc<Heard>,
+    heard: Arc<LastHeard>,
     stop: CancellationToken,
 }
 
@@ -149,7 +149,7 @@ async fn greet(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr, coun
             });
         }
         None => {
-            let connection = accepted(&shared, hello.from, Arc::new(Heard::default()), None);
+            let connection = accepted(&shared, hello.from, Arc::new(LastHeard::default()), None);
             let ended = connection.run(stream).await;
             note_garbage(&shared, hello.from, address, &ended);
         }
@@ -177,8 +177,8 @@ fn note_garbage(shared: &Shared, node: u64, address: SocketAddr, ended: &Ended) 
 fn accepted(
     shared: &Arc<Shared>,
     node: u64,
-    heard: Arc<Heard>,
-    node_heard: Option<Arc<Heard>>,
+    heard: Arc<LastHeard>,
+    node_heard: Option<Arc<LastHeard>>,
 ) -> Connection {
     let outbox = Arc::new(Outbox::default());
     outbox.open();
@@ -228,7 +228,7 @@ async fn admit(shared: &Shared, hello: &Hello, address: SocketAddr) -> Result<Ar
     let guest = Arc::new(Guest {
         incarnation: hello.incarnation,
         address,
-        heard: Arc::new(Heard::default()),
+        heard: Arc::new(LastHeard::default()),
         stop: CancellationToken::new(),
     });
     guest.heard.note(shared.clock.now_ms());

@@ -19,7 +19,7 @@ use crate::counters::{Tally, add};
 use crate::drain::Drain;
 use crate::liveness;
 use crate::outbox::Outbox;
-use crate::stream::{Heard, Listening, Stream};
+use crate::stream::{LastHeard, Listening, Stream};
 use crate::transport::Shared;
 use crate::wire::{self, Frame, FrameWriter};
 
@@ -30,9 +30,9 @@ pub struct Connection {
     pub side: Side,
     pub outbox: Arc<Outbox>,
     pub tally: Arc<Tally>,
-    pub heard: Arc<Heard>,
+    pub heard: Arc<LastHeard>,
     /// Of the node, for connections that count as a sign of its life.
-    pub node_heard: Option<Arc<Heard>>,
+    pub node_heard: Option<Arc<LastHeard>>,
 }
 
 /// What may come in depends on who dialled.

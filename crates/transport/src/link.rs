@@ -25,7 +25,7 @@ use crate::counters::{Tally, add};
 use crate::handshake::{DialError, dial};
 use crate::liveness::{self, NodeState, millis};
 use crate::outbox::Outbox;
-use crate::stream::{Heard, Stream};
+use crate::stream::{LastHeard, Stream};
 use crate::transport::Shared;
 use crate::wire::Purpose;
 
@@ -88,7 +88,7 @@ impl Link {
             side: Side::Dialled { link: self.id },
             outbox: self.outbox.clone(),
             tally: self.tally.clone(),
-            heard: Arc::new(Heard::default()),
+            heard: Arc::new(LastHeard::default()),
             node_heard: heard.map(|state| state.heard.clone()),
         }
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::stream::Heard;
+use crate::stream::LastHeard;
 use crate::transport::Shared;
 
 /// Nodes remembered: somebody who makes up ids must not fill the memory.
@@ -31,7 +31,7 @@ pub struct Liveness {
 
 #[derive(Default)]
 pub struct NodeState {
-    pub heard: Arc<Heard>,
+    pub heard: Arc<LastHeard>,
     /// Connections with it, of both directions, that have shaken hands.
     connections: AtomicUsize,
     up: AtomicBool,
@@ -149,7 +149,7 @@ pub async fn watch(shared: &Shared) {
 }
 
 /// Returns when nothing was heard on the connection for `down_after`.
-pub async fn silence(shared: &Shared, heard: &Heard) {
+pub async fn silence(shared: &Shared, heard: &LastHeard) {
     let pause = pause(shared);
     let mut before_ms = shared.clock.now_ms();
     loop {

@@ -34,11 +34,11 @@ impl Clock {
 
 /// When something was last heard.
 #[derive(Default)]
-pub struct Heard {
+pub struct LastHeard {
     pub at_ms: AtomicU64,
 }
 
-impl Heard {
+impl LastHeard {
     pub fn note(&self, now_ms: u64) {
         self.at_ms.store(now_ms, Ordering::Relaxed);
     }
@@ -52,8 +52,8 @@ impl Heard {
 pub struct Listening<R> {
     pub inner: R,
     pub clock: Clock,
-    pub connection: Arc<Heard>,
-    pub node: Option<Arc<Heard>>,
+    pub connection: Arc<LastHeard>,
+    pub node: Option<Arc<LastHeard>>,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Listening<R> {

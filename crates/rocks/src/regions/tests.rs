@@ -16,7 +16,7 @@ use keyspace::{Expire, Keyspace, Tuning, Txn, ValueRef, View};
 use tempfile::TempDir;
 
 use crate::steps::STEPS;
-use crate::{Behind, Limits, Store, StoreSettings, read_manifest};
+use crate::{Limits, Store, StoreSettings, WriteBehind, read_manifest};
 
 const REGION: u64 = 5;
 /// Lies beside it in every family and must never change.
@@ -262,7 +262,7 @@ fn digests_and_values_are_those_of_the_moment_while_others_write() {
     let (here, there, files) = (temp(), temp(), temp());
     let below = open(here.path());
     write_random(&below, REGION, 1, 30);
-    let behind = Behind::start(below.clone(), Limits::for_memtables(4 << 20)).unwrap();
+    let behind = WriteBehind::start(below.clone(), Limits::for_memtables(4 << 20)).unwrap();
     let state = state_row(&*behind, REGION).unwrap();
     let mut space = Keyspace::durable(1, REGION, state.as_deref(), behind.clone()).unwrap();
     let mut dice = fastrand::Rng::with_seed(4);
@@ -283,7 +283,7 @@ fn digests_and_values_are_those_of_the_moment_while_others_write() {
     assert!(paced > 0);
     assert_ne!(sum_of(&*behind, REGION), wanted.0);
     let to = open(there.path());
-    let to = Behind::start(to, Limits::for_memtables(4 << 20)).unwrap();
+    let to = WriteBehind::start(to, Limits::for_memtables(4 << 20)).unwrap();
     to.verify(&manifest, &dir).unwrap();
     to.install(REGION, &all(REGION), &manifest, &dir).unwrap();
     assert_eq!(sum_of(&*to, REGION), wanted.0);

@@ -36,7 +36,7 @@ impl Core {
             loop {
                 match why {
                     Absent::Lent | Absent::Unconfirmed(_) => core.run_held(&mut batch).await,
-                    Absent::Cold(cold) => core.bring(*cold).await,
+                    Absent::Cold(cold) => core.load_cold(*cold).await,
                 }
                 core.begin_batch();
                 match core.run_batch(&mut batch) {

@@ -162,14 +162,14 @@ impl Core {
                 ticket,
                 asked,
             } => {
-                let told = Message::FollowersTold {
+                let told = Message::FollowersAnswered {
                     owner: self.id,
                     ticket,
                     told: self.followers_here(asked),
                 };
                 self.send(from, told);
             }
-            Message::FollowersTold {
+            Message::FollowersAnswered {
                 owner,
                 ticket,
                 told,
@@ -231,8 +231,8 @@ impl Core {
             Message::Task(task) => self.on_task(*task),
             Message::Table(answer) => self.on_sql(*answer),
             Message::TableAsk(asked) => self.on_table_ask(*asked),
-            Message::TableTold { ticket, told } => {
-                let _ = self.tickets.deliver(ticket, Answer::Told(told));
+            Message::TableAnswered { ticket, told } => {
+                let _ = self.tickets.deliver(ticket, Answer::TableAnswer(told));
             }
             Message::Cut {
                 region,

@@ -79,7 +79,7 @@ pub enum Message {
         ticket: usize,
         asked: Vec<Followers>,
     },
-    FollowersTold {
+    FollowersAnswered {
         owner: CoreId,
         ticket: usize,
         told: Vec<Followers>,
@@ -135,9 +135,9 @@ pub enum Message {
     Table(Box<crate::tables::SqlAnswer>),
     /// A question about rows of a region of this core; answered by `TableTold`.
     TableAsk(Box<crate::tables::Asked>),
-    TableTold {
+    TableAnswered {
         ticket: usize,
-        told: Box<Result<crate::tables::Told, base::Refusal>>,
+        told: Box<Result<crate::tables::TableAnswer, base::Refusal>>,
     },
     /// What the log of a region has up to `index` is in the store, on disk. So many bytes may be kept for peers that lag.
     Cut {

@@ -37,7 +37,7 @@ pub enum Answer {
     MayRead(bool),
     /// What became of a wait for rows of tables; `None`: the office ended, look again.
     Table(Option<table::leader::End>),
-    Told(Box<Result<crate::tables::Told, base::Refusal>>),
+    TableAnswer(Box<Result<crate::tables::TableAnswer, base::Refusal>>),
 }
 
 enum State {

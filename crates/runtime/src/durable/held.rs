@@ -39,7 +39,7 @@ impl Core {
                 let spec = self.shared.commands.spec(stat as usize);
                 (spec, db, batch.commands.args(at))
             });
-            self.bring_named(named).await;
+            self.load_named_rows(named).await;
             batch.ticket = ticket.number();
         }
         self.begin_batch();

@@ -99,7 +99,7 @@ impl Core {
     }
 
     /// Gets what a command of a region of this core needed; it is to be run again, at once.
-    pub async fn bring(self: &Rc<Self>, cold: Cold) {
+    pub async fn load_cold(self: &Rc<Self>, cold: Cold) {
         if cold.is_behind {
             self.follow_catalogue(cold.region).await;
             self.begin_batch();
@@ -118,7 +118,7 @@ impl Core {
             return;
         }
         if !cold.table_rows.is_empty() {
-            let failed = self.bring_rows(cold.region, cold.table_rows).await;
+            let failed = self.load_rows(cold.region, cold.table_rows).await;
             self.begin_batch();
             let why = failed.into_iter().next();
             return self

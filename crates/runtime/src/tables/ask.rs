@@ -16,7 +16,7 @@ use crate::cores::{Answer, Core, CoreId, Message, Place, Ticket};
 #[derive(Debug, Clone)]
 pub enum Ask {
     /// Rows are to be cached.
-    Bring(Vec<RowId>),
+    Load(Vec<RowId>),
     /// Until SQL has this version (without sign), or the one the row has now.
     WaitSql {
         id: RowId,
@@ -53,7 +53,7 @@ pub enum Ask {
 }
 
 #[derive(Debug)]
-pub enum Told {
+pub enum TableAnswer {
     Done,
     /// SQL has this version of the row, without sign, or a newer one.
     Version(u64),
@@ -91,7 +91,7 @@ pub struct Asked {
 
 /// What can be said at once, or who will be told.
 enum Now {
-    Told(Result<Told, Refusal>),
+    Answer(Result<TableAnswer, Refusal>),
     Later(Ticket, Option<u64>),
     /// This node does not lead the region (of this slot, if one was named). Who does is looked up when the regions are not borrowed.
     Elsewhere(Option<base::Slot>),
@@ -100,7 +100,11 @@ enum Now {
 
 impl Core {
     /// Asks the leader of a region of this node; refused with where to go if it is led elsewhere.
-    pub async fn ask_table(self: &Rc<Self>, region: Place, ask: Ask) -> Result<Told, Refusal> {
+    pub async fn ask_table(
+        self: &Rc<Self>,
+        region: Place,
+        ask: Ask,
+    ) -> Result<TableAnswer, Refusal> {
         let owner = self.shared.map.core_of(region);
         if owner == self.id {
             return self.answer_table(region, ask).await;
@@ -114,7 +118,7 @@ impl Core {
         };
         self.send(owner, Message::TableAsk(Box::new(asked)));
         match ticket.await {
-            Answer::Told(told) => *told,
+            Answer::TableAnswer(told) => *told,
             _ => Err(Refusal::new("ERR internal error")),
         }
     }
@@ -128,7 +132,7 @@ impl Core {
             let ticket = asked.ticket;
             core.send(
                 asked.from,
-                Message::TableTold {
+                Message::TableAnswered {
                     ticket,
                     told: Box::new(told),
                 },
@@ -136,18 +140,22 @@ impl Core {
         });
     }
 
-    async fn answer_table(self: &Rc<Self>, region: Place, ask: Ask) -> Result<Told, Refusal> {
-        if let Ask::Bring(rows) = ask {
-            let failed = self.bring_rows(region, rows).await;
+    async fn answer_table(
+        self: &Rc<Self>,
+        region: Place,
+        ask: Ask,
+    ) -> Result<TableAnswer, Refusal> {
+        if let Ask::Load(rows) = ask {
+            let failed = self.load_rows(region, rows).await;
             return match failed.into_iter().next() {
                 Some((_, refusal)) => Err(refusal),
-                None => Ok(Told::Done),
+                None => Ok(TableAnswer::Done),
             };
         }
         self.follow_catalogue(region).await;
         loop {
             match self.answer_now(region, &ask) {
-                Now::Told(told) => return told,
+                Now::Answer(told) => return told,
                 Now::Later(ticket, version) => {
                     self.advance(region);
                     return told_of(ticket.await, version);
@@ -191,7 +199,7 @@ impl Core {
             return Now::Elsewhere(slot);
         };
         match ask {
-            Ask::Numbers => Now::Told(Ok(Told::Numbers(Box::new(RegionNumbers {
+            Ask::Numbers => Now::Answer(Ok(TableAnswer::Numbers(Box::new(RegionNumbers {
                 region: id,
                 numbers: numbers.unwrap_or_default(),
                 has_lease: write_back.leader.has_lease(rows, now_ms),
@@ -205,7 +213,7 @@ impl Core {
             Ask::Dead { limit } => {
                 let dead = rows.dead().take(*limit);
                 let dead = dead.map(|(id, letter)| (id.clone(), letter.clone()));
-                Now::Told(Ok(Told::Dead(dead.collect())))
+                Now::Answer(Ok(TableAnswer::Dead(dead.collect())))
             }
             Ask::Overlay {
                 table,
@@ -214,7 +222,7 @@ impl Core {
                 ..
             } => {
                 let overlay = Overlay::new(rows, *table, after.as_deref(), *limit);
-                Now::Told(Ok(Told::Overlay(overlay)))
+                Now::Answer(Ok(TableAnswer::Overlay(overlay)))
             }
             Ask::WaitSql {
                 id,
@@ -232,7 +240,7 @@ impl Core {
                     }
                     Err(failure) => {
                         ticket.close();
-                        Now::Told(Err(refusal_of(failure)))
+                        Now::Answer(Err(refusal_of(failure)))
                     }
                 }
             }
@@ -249,7 +257,7 @@ impl Core {
                     version,
                 })
             }
-            Ask::Bring(_) => Now::Told(Ok(Told::Done)),
+            Ask::Load(_) => Now::Answer(Ok(TableAnswer::Done)),
         }
     }
 
@@ -263,7 +271,7 @@ impl Core {
     ) -> Now {
         let has = rows.get(id).map(|row| row.version());
         let Some(wanted) = version.or(has) else {
-            return Now::Told(Ok(Told::Version(0))); // not cached: SQL has whatever there is
+            return Now::Answer(Ok(TableAnswer::Version(0))); // not cached: SQL has whatever there is
         };
         let ticket = Ticket::new(self);
         let number = ticket.number() as u64;
@@ -277,7 +285,7 @@ impl Core {
             }
             Err(end) => {
                 ticket.close();
-                Now::Told(told_of(Answer::Table(Some(end)), Some(wanted)))
+                Now::Answer(told_of(Answer::Table(Some(end)), Some(wanted)))
             }
         }
     }
@@ -293,7 +301,7 @@ impl Core {
         let letter = rows.get(id).and_then(|row| row.dead.as_deref());
         let Some(letter) = letter else {
             let text = "ERR this row is no dead letter; see ROW.TABLE DEAD LIST";
-            return Now::Told(Err(Refusal::new(text)));
+            return Now::Answer(Err(Refusal::new(text)));
         };
         let ticket = Ticket::new(self);
         write_back.propose(entry(letter.version));
@@ -307,13 +315,15 @@ fn troubles(write_back: &WriteBack) -> Vec<(u32, String)> {
     troubles.map(|(table, why)| (table, why.into())).collect()
 }
 
-fn told_of(answer: Answer, version: Option<u64>) -> Result<Told, Refusal> {
+fn told_of(answer: Answer, version: Option<u64>) -> Result<TableAnswer, Refusal> {
     match answer {
         Answer::Table(Some(End::Ready)) => Ok(match version {
-            Some(version) => Told::Version(version),
-            None => Told::Done,
+            Some(version) => TableAnswer::Version(version),
+            None => TableAnswer::Done,
         }),
-        Answer::Table(Some(End::Drained { dead, named })) => Ok(Told::Drained { dead, named }),
+        Answer::Table(Some(End::Drained { dead, named })) => {
+            Ok(TableAnswer::Drained { dead, named })
+        }
         Answer::Table(Some(End::Failed(table::leader::Failure::TimedOut))) => {
             Err(Refusal::new("TIMEOUT SQL does not have it yet"))
         }

@@ -11,13 +11,13 @@
 //! What a row is and when it is written is the crate `table`'s; how SQL is spoken, and on which thread, the crate `sqldb`'s.
 
 mod ask;
-mod bring;
 pub mod catalogue_change;
+mod load_rows;
 pub mod status;
 mod write_back;
 
 pub use ::node::catalogue;
-pub use ask::{Ask, Asked, RegionNumbers, Told};
+pub use ask::{Ask, Asked, RegionNumbers, TableAnswer};
 pub use write_back::SqlAnswer;
 
 use settings::Settings;

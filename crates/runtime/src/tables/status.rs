@@ -12,7 +12,7 @@ use table::RowId;
 use table::leader::Numbers;
 use table::rows::{Counts, DeadLetter};
 
-use super::{Ask, Told};
+use super::{Ask, TableAnswer};
 use crate::cores::{Core, NOWHERE, Place};
 use crate::shared::now_ms;
 
@@ -51,7 +51,7 @@ pub struct Drained {
 pub async fn status(core: &Rc<Core>) -> Status {
     let mut status = Status::default();
     for (slots, told) in ask_all(core, &Ask::Numbers, TIMEOUT).await {
-        let Ok(Told::Numbers(region)) = told else {
+        let Ok(TableAnswer::Numbers(region)) = told else {
             status.unsettled += 1;
             continue;
         };
@@ -111,7 +111,7 @@ pub async fn drain(
     let ask = Ask::Drain { table, deadline_ms };
     for (slots, told) in ask_all(core, &ask, timeout).await {
         match told {
-            Ok(Told::Drained { dead, named }) => {
+            Ok(TableAnswer::Drained { dead, named }) => {
                 drained.slots += slots;
                 drained.dead += dead;
                 drained.named.extend(named);
@@ -133,7 +133,7 @@ pub async fn dead_letters(
 ) -> Result<(Vec<(RowId, DeadLetter)>, usize), Refusal> {
     let mut letters = Vec::new();
     for (_, told) in ask_all(core, &Ask::Dead { limit }, TIMEOUT).await {
-        if let Told::Dead(some) = told? {
+        if let TableAnswer::Dead(some) = told? {
             letters.extend(some);
         }
     }
@@ -148,7 +148,7 @@ async fn ask_all(
     core: &Rc<Core>,
     ask: &Ask,
     timeout: Duration,
-) -> Vec<(usize, Result<Told, Refusal>)> {
+) -> Vec<(usize, Result<TableAnswer, Refusal>)> {
     let until = tokio::time::Instant::now() + timeout;
     let asked: Vec<_> = places(core)
         .into_iter()

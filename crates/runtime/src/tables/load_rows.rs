@@ -10,7 +10,7 @@ use resp::Args;
 use table::RowId;
 use table::leader::End;
 
-use super::ask::{Ask, Told};
+use super::ask::{Ask, TableAnswer};
 use crate::cores::{Answer, Core, Place, Ticket};
 
 /// How long a row may take to come from SQL.
@@ -18,7 +18,7 @@ const LOAD_MS: u64 = 5_000;
 
 impl Core {
     /// Waits until rows of a region of this core are cached; those that cannot be had, and why.
-    pub(crate) async fn bring_rows(
+    pub(crate) async fn load_rows(
         self: &Rc<Self>,
         region: Place,
         rows: Vec<RowId>,
@@ -114,7 +114,7 @@ impl Core {
 
     /// Loads the rows that commands name, wherever their regions are: before these are held, because
     /// nothing can be loaded then.
-    pub async fn bring_named<'a>(
+    pub async fn load_named_rows<'a>(
         self: &Rc<Self>,
         commands: impl Iterator<Item = (&'a CommandSpec, DbIndex, Args<'a>)>,
     ) {
@@ -141,7 +141,7 @@ impl Core {
                 continue;
             };
             // What cannot be had is told by the command itself.
-            let _: Result<Told, Refusal> = self.ask_table(*region, Ask::Bring(rows)).await;
+            let _: Result<TableAnswer, Refusal> = self.ask_table(*region, Ask::Load(rows)).await;
         }
     }
 }

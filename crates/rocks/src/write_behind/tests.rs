@@ -133,7 +133,7 @@ fn what_waits_is_seen_as_if_it_were_below() {
     for round in 0..30 {
         let slow = Arc::new(Slow::default());
         let limits = if round % 2 == 0 { limits() } else { folding() };
-        let behind = Behind::start(slow.clone(), limits).unwrap();
+        let behind = WriteBehind::start(slow.clone(), limits).unwrap();
         let model = MapStore::new();
         slow.busy.store(round % 3 != 0, Ordering::SeqCst);
         for _ in 0..60 {
@@ -187,7 +187,7 @@ fn what_waits_is_seen_as_if_it_were_below() {
 #[test]
 fn batches_gather_and_a_checkpoint_brings_all_of_them_below() {
     let slow = Arc::new(Slow::default());
-    let behind = Behind::start(slow.clone(), limits()).unwrap();
+    let behind = WriteBehind::start(slow.clone(), limits()).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     for _ in 0..10 {
@@ -206,7 +206,7 @@ fn batches_gather_and_a_checkpoint_brings_all_of_them_below() {
 fn what_waits_is_bounded() {
     let slow = Arc::new(Slow::default());
     slow.busy.store(true, Ordering::SeqCst);
-    let behind = Behind::start(slow.clone(), limits()).unwrap();
+    let behind = WriteBehind::start(slow.clone(), limits()).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     assert_eq!(behind.write(&[&changes]), Ok(()));
@@ -226,7 +226,7 @@ fn what_waits_is_bounded() {
 fn a_broken_store_is_told_to_everyone_who_asks_later() {
     let slow = Arc::new(Slow::default());
     slow.broken.store(true, Ordering::SeqCst);
-    let behind = Behind::start(slow.clone(), limits()).unwrap();
+    let behind = WriteBehind::start(slow.clone(), limits()).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     assert_eq!(behind.write(&[&changes]), Ok(()));
@@ -243,7 +243,7 @@ fn a_broken_store_is_told_to_everyone_who_asks_later() {
 #[test]
 fn a_row_written_often_is_written_below_once() {
     let slow = Arc::new(Slow::default());
-    let behind = Behind::start(slow.clone(), folding()).unwrap();
+    let behind = WriteBehind::start(slow.clone(), folding()).unwrap();
     for round in 0..1000u32 {
         let mut changes = Changes::new();
         changes.put(Family::Info, b"applied", &round.to_be_bytes());
@@ -278,14 +278,14 @@ fn what_waits_long_or_is_much_goes_below_unasked() {
         write_after: Duration::from_millis(20),
         ..limits()
     };
-    let behind = Behind::start(slow.clone(), soon).unwrap();
+    let behind = WriteBehind::start(slow.clone(), soon).unwrap();
     let mut changes = Changes::new();
     changes.put(Family::Metadata, b"k", b"v");
     behind.write(&[&changes]).unwrap();
     wait(&slow.writes, 1);
 
     let slow = Arc::new(Slow::default());
-    let behind = Behind::start(slow.clone(), folding()).unwrap();
+    let behind = WriteBehind::start(slow.clone(), folding()).unwrap();
     for part in 0..10u8 {
         let mut changes = Changes::new();
         changes.put(Family::Metadata, &[part], &vec![0; MOST_BYTES / 10]);

@@ -44,21 +44,21 @@ use moment::Moment;
 const BUSY: Duration = Duration::from_millis(20);
 
 /// Rows on their way to a store.
-pub struct Behind {
+pub struct WriteBehind {
     below: Arc<dyn RowStore>,
     line: Arc<Line>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Behind {
+impl WriteBehind {
     /// Puts a thread in front of `below`.
-    pub fn start(below: Arc<dyn RowStore>, limits: Limits) -> std::io::Result<Arc<Behind>> {
+    pub fn start(below: Arc<dyn RowStore>, limits: Limits) -> std::io::Result<Arc<WriteBehind>> {
         let line = Arc::new(Line::new(limits));
         let (store, shared) = (below.clone(), line.clone());
         let thread = std::thread::Builder::new()
             .name("row-writer".into())
             .spawn(move || run(&*store, &shared))?;
-        Ok(Arc::new(Behind {
+        Ok(Arc::new(WriteBehind {
             below,
             line,
             thread: Some(thread),
@@ -66,7 +66,7 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for WriteBehind {
     /// Writes what waits.
     fn drop(&mut self) {
         self.line.stop();
@@ -121,7 +121,7 @@ fn write(below: &dyn RowStore, line: &Line, batches: &[Arc<Batch>]) -> Result<()
     }
 }
 
-impl RowSource for Behind {
+impl RowSource for WriteBehind {
     fn get(
         &self,
         family: Family,
@@ -158,7 +158,7 @@ impl RowSource for Behind {
     }
 }
 
-impl RowStore for Behind {
+impl RowStore for WriteBehind {
     fn write(&self, changes: &[&Changes]) -> Result<(), WriteError> {
         self.line.take(changes)
     }
