@@ -14,7 +14,7 @@ use resp::{Args, Protocol, Reply};
 
 use crate::effects::Served;
 use crate::outcome::try_again;
-use crate::serve_behind::awaited_keys;
+use crate::serve_after::awaited_keys;
 use crate::waiters::{Interests, answer_of, first_key};
 use crate::{BatchBox, Context, Proposal, Serve, Waiter, seed_of};
 
@@ -247,7 +247,7 @@ impl Audience for Clients<'_> {
             return;
         }
         let serves = &mut self.proposal.serves;
-        if serves.front().is_some_and(|serve| serve.behind <= nth) {
+        if serves.front().is_some_and(|serve| serve.after <= nth) {
             let current = self.proposal.batches.get(self.batch);
             if current.is_some_and(|batch| batch.is_transaction) {
                 // Those who wait come when the whole transaction is done.

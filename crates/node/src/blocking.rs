@@ -46,7 +46,7 @@ impl OwnedRegions {
         let names_row = |key: &&[u8]| region.space.names_row(db, key);
         if region.serving(cx.clock_ms) == Serving::No
             || cx.host.has_failed()
-            || region.is_behind(cx.catalogue.version)
+            || region.is_catalogue_old(cx.catalogue.version)
             || keys.iter().any(names_row)
         {
             return Ok(Ran::Done); // the log's way knows what to say

@@ -1,6 +1,6 @@
 //! How the leader of a region follows the catalogue: it proposes the schemas its log lacks, and the end of tables that were dropped.
 //!
-//! Until its log has them it takes no commands ([`crate::Region::is_behind`]).
+//! Until its log has them it takes no commands ([`crate::Region::is_catalogue_old`]).
 
 use std::sync::Arc;
 

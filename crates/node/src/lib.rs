@@ -71,7 +71,7 @@ mod requester;
 mod route;
 mod row_needs;
 mod run;
-mod serve_behind;
+mod serve_after;
 mod serve_lines;
 mod specs;
 mod waiters;
@@ -118,7 +118,7 @@ pub use requester::Requester;
 pub use route::{Route, regions_of, route};
 pub use row_needs::{full_refusal, lacks_room, refusal_of};
 pub use run::{Absent, Access, Again, Cold, Ran};
-pub use serve_behind::awaited_keys;
+pub use serve_after::awaited_keys;
 pub use serve_lines::First;
 pub use specs::Specs;
 pub use waiters::{

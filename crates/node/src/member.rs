@@ -116,7 +116,7 @@ pub struct Unwritten {
 /// An attempt for a blocked session, made when the key it waits for may have got something.
 pub struct Serve {
     /// Behind this many commands of the entry.
-    pub behind: usize,
+    pub after: usize,
     pub waiter: Arc<Waiter>,
     pub db: DbIndex,
     pub key: Box<[u8]>,

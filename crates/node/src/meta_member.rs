@@ -66,7 +66,7 @@ pub struct MetaMember<T> {
     /// On the leader: what heartbeats said, and what follows from it.
     leader: Option<Leader>,
     /// When the scheduler makes its next turn.
-    turn_at_ms: u64,
+    tick_at_ms: u64,
     /// By index: term, and who waits for the entry.
     waiting: BTreeMap<u64, (u64, Waiting<T>)>,
     is_failed: bool,
@@ -122,7 +122,7 @@ impl OpenMeta<'_> {
             stamp_ms: 0,
             founder: self.founder,
             leader: None,
-            turn_at_ms: 0,
+            tick_at_ms: 0,
             waiting: BTreeMap::new(),
             is_failed: false,
             has_left: false,

@@ -3,7 +3,7 @@
 //!
 //! All commands that reach a region during one turn of its core go into one entry. While an entry is on its way
 //! to the disk the next one gathers ([`crate::outgoing`]): the slower the disk, the more commands share an entry
-//! and a sync. Blocked sessions are served inside the entry ([`crate::serve_behind`]).
+//! and a sync. Blocked sessions are served inside the entry ([`crate::serve_after`]).
 //!
 //! [`OwnedRegions::drive`] is the one place where a region's Raft replica is driven: what it has to write and to
 //! say goes out, what is committed is applied.
@@ -15,7 +15,7 @@ use replica::entry::EntryWriter;
 
 use crate::effects::Effects;
 use crate::outgoing::most_jobs;
-use crate::serve_behind::Draft;
+use crate::serve_after::Draft;
 use crate::{BatchBox, Context, Member, Outcome, OwnedRegions, Place, Proposal, Region, Unserved};
 
 /// An entry takes no further batch beyond this size.
@@ -120,16 +120,16 @@ impl OwnedRegions {
             if region.member.as_deref().is_none_or(|it| it.is_busy(cx)) {
                 return;
             }
-            let is_behind = region.is_behind(cx.catalogue.version);
+            let is_catalogue_old = region.is_catalogue_old(cx.catalogue.version);
             let entries = match region.write_back_mut() {
                 Some(write_back) => write_back.take_proposals(),
                 None => Vec::new(),
             };
-            if is_behind && entries.is_empty() {
+            if is_catalogue_old && entries.is_empty() {
                 // Which keys are SQL rows is not in the log yet.
                 return self.advance(place, cx, out);
             }
-            let batches = match is_behind {
+            let batches = match is_catalogue_old {
                 true => Vec::new(),
                 false => self.queue_mut(place).map(take_entry).unwrap_or_default(),
             };
@@ -354,19 +354,19 @@ impl Region {
             draft.entry.push(db, args.iter_from(0));
             draft.count += 1;
             if self.has_interest() && !batch.is_transaction {
-                let behind = draft.count;
-                self.serve_behind(behind, (spec, db, &args), draft, cx, out);
+                let after = draft.count;
+                self.serve_after(after, (spec, db, &args), draft, cx, out);
             }
         }
         if !self.has_interest() || !batch.is_transaction {
             return;
         }
         // Those who wait come when the whole transaction is done.
-        let behind = draft.count;
+        let after = draft.count;
         for (at, &(stat, db)) in batch.heads.iter().enumerate() {
             if let Some(spec) = writes(at, stat) {
                 let args = batch.commands.args(at);
-                self.serve_behind(behind, (spec, db, &args), draft, cx, out);
+                self.serve_after(after, (spec, db, &args), draft, cx, out);
             }
         }
     }

@@ -277,14 +277,14 @@ impl OwnedRegions {
             })
         });
         if may_serve {
-            region.after_ready(Turned::default(), cx, out);
+            region.after_ready(RoleChange::default(), cx, out);
         }
     }
 }
 
 /// What a `Ready` changed that others have to be told.
 #[derive(Default)]
-struct Turned {
+struct RoleChange {
     /// Who leads, or whether this replica does.
     roles: bool,
     lost: bool,
@@ -353,7 +353,7 @@ impl Region {
             out.snapshots_wanted.push((self.id, replica));
         }
         let install = ready.install.take();
-        self.after_ready(Turned { roles, lost }, cx, out);
+        self.after_ready(RoleChange { roles, lost }, cx, out);
         if let Some(head) = install {
             self.begin_install(cx, out);
             out.installs.push((self.id, head));
@@ -361,8 +361,8 @@ impl Region {
     }
 
     /// Tells those who wait what a `Ready`, or applied entries, mean for them.
-    fn after_ready(&mut self, turned: Turned, cx: &Context<'_>, out: &mut Effects) {
-        if turned.lost {
+    fn after_ready(&mut self, changed: RoleChange, cx: &Context<'_>, out: &mut Effects) {
+        if changed.lost {
             if self
                 .member
                 .as_ref()
@@ -403,8 +403,8 @@ impl Region {
         waits.retain(|&(of, ticket)| {
             let looks_again = match of {
                 Wait::Round(_) => false,
-                Wait::Commit => turned.roles || member.uncommitted.is_none(),
-                Wait::Leader => turned.roles,
+                Wait::Commit => changed.roles || member.uncommitted.is_none(),
+                Wait::Leader => changed.roles,
             };
             if looks_again {
                 out.reads.push((ticket, false));

@@ -234,12 +234,12 @@ impl OwnedRegions {
         out: &mut Effects,
     ) -> Option<Reading> {
         let place = reading.batch.region;
-        if cold.is_behind {
+        if cold.is_catalogue_old {
             self.advance(place, cx, out);
             let Some(region) = self.slots.region_mut(place) else {
                 return Some(reading);
             };
-            if region.is_behind(cx.catalogue.version) {
+            if region.is_catalogue_old(cx.catalogue.version) {
                 reading.looks_again = true;
                 reading.since_ms.get_or_insert(cx.clock_ms);
                 self.reads.add(reading);

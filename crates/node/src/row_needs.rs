@@ -42,7 +42,7 @@ impl Region {
                     each_kicked(space, &batch, cx, |id| write_back.departing.note(&id));
                     ready.push(batch);
                 }
-                Needs::Departing => write_back.wait_behind(batch),
+                Needs::Departing => write_back.wait_for_table(batch),
                 Needs::Rows(ids) => {
                     let deadline_ms = cx.now_ms + LOAD_MS;
                     write_back.wait_for_rows(batch, ids, rows, deadline_ms, cx.now_ms);

@@ -38,7 +38,7 @@ pub struct Cold {
     /// SQL rows.
     pub table_rows: Vec<table::RowId>,
     /// Whether the region has to learn first which tables there are.
-    pub is_behind: bool,
+    pub is_catalogue_old: bool,
     /// For the next attempt.
     pub again: Again,
 }
@@ -46,7 +46,7 @@ pub struct Cold {
 impl Cold {
     /// Whether it lacks SQL rows, or the knowledge which tables there are.
     pub fn is_about_tables(&self) -> bool {
-        !self.table_rows.is_empty() || self.is_behind
+        !self.table_rows.is_empty() || self.is_catalogue_old
     }
 }
 
@@ -133,7 +133,7 @@ impl Region {
         if self.lacks_tables(access.catalogue_version) {
             return Err(Absent::Cold(Box::new(Cold {
                 region: self.id,
-                is_behind: true,
+                is_catalogue_old: true,
                 ..Cold::default()
             })));
         }

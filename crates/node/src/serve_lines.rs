@@ -1,5 +1,5 @@
 //! Keys that somebody watches or waits for have changed, on a durable node: watches are flagged, and blocked
-//! clients whom the entry itself could not serve ([`crate::serve_behind`]) are served over held regions: a
+//! clients whom the entry itself could not serve ([`crate::serve_after`]) are served over held regions: a
 //! move to another region, more elements than the command had arguments, an EXEC.
 
 use std::sync::Arc;

@@ -144,7 +144,7 @@ impl WriteBack {
         }
     }
 
-    pub(crate) fn wait_behind(&mut self, batch: BatchBox) {
+    pub(crate) fn wait_for_table(&mut self, batch: BatchBox) {
         self.behind.push(batch);
     }
 
@@ -249,7 +249,7 @@ impl WriteBack {
 
     /// Batches that waited for rows to leave, if some may have; or if none will, because the log did not
     /// take what would have let them go.
-    fn take_behind(&mut self, some_applied: bool) -> Vec<BatchBox> {
+    fn take_waiting(&mut self, some_applied: bool) -> Vec<BatchBox> {
         match some_applied || self.departing.is_empty() {
             true => std::mem::take(&mut self.behind),
             false => Vec::new(),
@@ -341,7 +341,7 @@ impl Member {
 impl Region {
     /// Whether this is the leader and its log does not have all tables yet.
     #[inline]
-    pub fn is_behind(&self, catalogue_version: u64) -> bool {
+    pub fn is_catalogue_old(&self, catalogue_version: u64) -> bool {
         self.catalogue_seen != catalogue_version
             && self.member.as_ref().is_some_and(|member| {
                 !member.failed && (member.peers.is_none() || member.replica.is_leader())
@@ -469,7 +469,7 @@ impl Region {
         write_back.leader.tick(rows, now_ms, &mut write_back.out);
         write_back.carry_out(self.id, out);
         out.requeued
-            .append(&mut write_back.take_behind(!applied.is_empty()));
+            .append(&mut write_back.take_waiting(!applied.is_empty()));
         proposes |= write_back.has_proposals();
         for (mut batch, failed) in write_back.take_loaded() {
             if !failed.is_empty() {
@@ -557,10 +557,13 @@ mod tests {
         let mut write_back = WriteBack::new(leader, 1, 1);
         write_back.propose(kick());
         let taken = write_back.take_proposals();
-        write_back.wait_behind(crate::Batch::new(0, 0, crate::Requester::new(1).into()));
-        assert!(write_back.take_behind(false).is_empty(), "it is on its way");
+        write_back.wait_for_table(crate::Batch::new(0, 0, crate::Requester::new(1).into()));
+        assert!(
+            write_back.take_waiting(false).is_empty(),
+            "it is on its way"
+        );
         write_back.put_back(taken);
         assert!(write_back.has_proposals());
-        assert_eq!(write_back.take_behind(false).len(), 1);
+        assert_eq!(write_back.take_waiting(false).len(), 1);
     }
 }

@@ -26,7 +26,6 @@
 //!
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
-mod ahead;
 mod db;
 mod direct;
 mod directory;
@@ -38,6 +37,7 @@ mod imports;
 mod log;
 mod order;
 mod orphans;
+mod preallocate;
 mod records;
 mod regions;
 mod settings;

@@ -28,8 +28,8 @@ use raft_engine::env::{DefaultFileSystem, FileSystem};
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use replica::{LogError, LogStore, LogWrite};
 
-use crate::ahead::Ahead;
 use crate::directory::sync_folder;
+use crate::preallocate::Preallocated;
 use crate::records::{self, MARK, MARKS};
 use crate::{LogSettings, OpenError};
 
@@ -48,7 +48,7 @@ impl MessageExt for Entries {
 
 /// The log of a node.
 pub struct Log<F: FileSystem = DefaultFileSystem> {
-    engine: ManuallyDrop<Engine<Ahead<F>>>,
+    engine: ManuallyDrop<Engine<Preallocated<F>>>,
     /// Whether something was written that is not yet synced. Held during a write.
     unsynced: Mutex<bool>,
     /// Whether what is being written will be synced at once: `ahead.rs` goes by it.
@@ -60,7 +60,7 @@ impl Log {
     /// Opens the log in `path` ([`crate::DataDir::log`]), cutting a torn tail.
     pub fn open(path: &Path, settings: &LogSettings) -> Result<Arc<Log>, OpenError> {
         let syncing = Arc::new(AtomicBool::new(false));
-        let files = Ahead::new(Arc::new(DefaultFileSystem), Some(syncing.clone()));
+        let files = Preallocated::new(Arc::new(DefaultFileSystem), Some(syncing.clone()));
         Log::open_on(path, settings, files, syncing)
     }
 }
@@ -72,13 +72,18 @@ impl<F: FileSystem> Log<F> {
         settings: &LogSettings,
         files: Arc<F>,
     ) -> Result<Arc<Log<F>>, OpenError> {
-        Log::open_on(path, settings, Ahead::new(files, None), Arc::default())
+        Log::open_on(
+            path,
+            settings,
+            Preallocated::new(files, None),
+            Arc::default(),
+        )
     }
 
     fn open_on(
         path: &Path,
         settings: &LogSettings,
-        files: Ahead<F>,
+        files: Preallocated<F>,
         syncing: Arc<AtomicBool>,
     ) -> Result<Arc<Log<F>>, OpenError> {
         std::fs::create_dir_all(path).map_err(|error| OpenError::failed(path, error))?;
@@ -145,7 +150,7 @@ impl<F: FileSystem> Log<F> {
     /// Runs what may fail or panic; the first failure is remembered, and nothing runs after it.
     fn guarded<T>(
         &self,
-        run: impl FnOnce(&Engine<Ahead<F>>) -> raft_engine::Result<T>,
+        run: impl FnOnce(&Engine<Preallocated<F>>) -> raft_engine::Result<T>,
     ) -> Result<T, LogError> {
         if let Some(reason) = self.failure.get() {
             return Err(LogError::Failed(reason.clone()));

@@ -20,7 +20,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::Session;
 use super::dispatch::{Slow, Step, Work};
 use super::pending::Pending;
-use super::prefetch::Ahead;
+use super::prefetch::Lookahead;
 use super::socket::Socket;
 use crate::commands::SessionRuns;
 
@@ -50,7 +50,7 @@ pub(super) struct Input {
     limits: RequestLimits,
     /// More bytes the command at `at` needs at least.
     needed: usize,
-    ahead: Ahead,
+    lookahead: Lookahead,
 }
 
 pub(super) struct Connection {
@@ -121,7 +121,7 @@ async fn run(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>, socket
             consumed: 0,
             limits: RequestLimits::default(),
             needed: 1,
-            ahead: Ahead::default(),
+            lookahead: Lookahead::default(),
         },
         work: Work {
             session: Session::new(core, runs, client),
@@ -282,7 +282,7 @@ impl Connection {
                 return Stopped::Drained;
             }
             input
-                .ahead
+                .lookahead
                 .look(&work.session, &input.buffer, input.at, &input.limits);
             match input.parser.parse(bytes, &input.limits) {
                 Ok(Parsed::Command { consumed }) => {
@@ -319,7 +319,7 @@ impl Connection {
     pub(super) async fn finish_pending(&mut self) {
         let work = &mut self.work;
         let is_durable = work.session.core.shared.durable.is_some();
-        self.input.ahead.run_later = is_durable && !work.pending.is_empty();
+        self.input.lookahead.run_later = is_durable && !work.pending.is_empty();
         if !work.pending.is_empty() {
             self.lend_buffers();
             let work = &mut self.work;
@@ -401,7 +401,7 @@ impl Connection {
         if !input.give_back_drained(core) {
             input.buffer.drain(..input.at);
             input.at = 0;
-            input.ahead.forget();
+            input.lookahead.forget();
         }
         work.session.publish();
         let waiting = input.buffer.len();
@@ -419,7 +419,7 @@ impl Input {
         if is_drained {
             core.give_buffer(std::mem::take(&mut self.buffer));
             self.at = 0;
-            self.ahead.forget();
+            self.lookahead.forget();
         }
         is_drained
     }

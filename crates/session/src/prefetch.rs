@@ -14,14 +14,14 @@ use super::Session;
 
 /// How far the input has been looked at.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct Lookahead {
     parser: RequestParser,
     looked_to: usize,
     /// The commands of the last turn were left to the log; the next ones will be, too.
     pub run_later: bool,
 }
 
-impl Ahead {
+impl Lookahead {
     /// Looks at the commands from `at` on, unless they have been looked at.
     #[inline]
     pub fn look(&mut self, session: &Session, buffer: &[u8], at: usize, limits: &RequestLimits) {

@@ -55,7 +55,7 @@ impl Connection {
                 }
                 self.again().await?;
             }
-            Slow::Unconfirmed { region } => self.run_behind_barrier(region).await?,
+            Slow::Unconfirmed { region } => self.run_after_barrier(region).await?,
             Slow::Scan { stat } => self.scan(stat, None).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// A read that needs proof that it may be answered here.
-    async fn run_behind_barrier(&mut self, region: Place) -> Result<(), Ended> {
+    async fn run_after_barrier(&mut self, region: Place) -> Result<(), Ended> {
         let session = &self.work.session;
         let core = session.core.clone();
         let sure = core.pass_read_barrier(region, session.readonly).await;

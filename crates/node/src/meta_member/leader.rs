@@ -10,7 +10,7 @@ use super::{MetaMember, Waiting};
 use crate::{MetaAnswer, MetaCall, MetaContext, MetaEffects, MetaEntry};
 
 /// Between two turns of the scheduler.
-const TURN_MS: u64 = 200;
+const TICK_MS: u64 = 200;
 
 const NO_LEADER: &str = "the meta service has no leader just now; try again";
 const LEADER_CHANGED: &str = "the meta service changed its leader meanwhile; look, and try again";
@@ -29,7 +29,7 @@ impl<T> MetaMember<T> {
         let (node, term) = (self.node, self.replica.term());
         let leader = Leader::new(node, term, &self.state, cx.clock_ms, cx.limits);
         self.leader = Some(leader);
-        self.turn_at_ms = 0;
+        self.tick_at_ms = 0;
     }
 
     /// Another member leads, or none: whoever waits has to ask again.
@@ -49,10 +49,10 @@ impl<T> MetaMember<T> {
         if !self.replica.may_serve(clock_ms) {
             return; // perhaps another member leads already
         }
-        if clock_ms < self.turn_at_ms && !leader.is_urged() {
+        if clock_ms < self.tick_at_ms && !leader.is_urged() {
             return;
         }
-        self.turn_at_ms = clock_ms + TURN_MS;
+        self.tick_at_ms = clock_ms + TICK_MS;
         let proposals = leader.tick(&self.state, clock_ms);
         out.news.extend(leader.nodes_with_news());
         for command in proposals {
@@ -167,7 +167,7 @@ impl<T> MetaMember<T> {
             }
             Waiting::Nobody => {}
         }
-        self.turn_at_ms = 0;
+        self.tick_at_ms = 0;
     }
 
     /// The entry that somebody waits for may never be executed.

@@ -208,7 +208,7 @@ impl Core {
         }
         for place in applied {
             self.keep_in_bounds();
-            self.evict_behind(place);
+            self.evict_after(place);
         }
         for batch in requeued {
             self.enqueue(batch);

@@ -122,7 +122,7 @@ impl Core {
         let key: Box<[u8]> = key.into();
         tokio::task::spawn_local(async move {
             loop {
-                core.await_turn(region).await;
+                core.await_region(region).await;
                 if core.regions.borrow_mut().region_mut(region).is_some() {
                     core.begin_batch();
                     core.serve(region, db, &key);
@@ -135,7 +135,7 @@ impl Core {
 
     /// A line could not be served: its region is lent and comes back, or another core is just trying to
     /// serve its first waiter, which takes it a moment.
-    async fn await_turn(self: &Rc<Self>, region: Place) {
+    async fn await_region(self: &Rc<Self>, region: Place) {
         let is_lent = self.regions.borrow_mut().region_mut(region).is_none();
         match is_lent {
             true => self.region_changes(region).await,

@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// An entry of a region was applied.
-    pub(crate) fn evict_behind(self: &Rc<Self>, id: Place) {
+    pub(crate) fn evict_after(self: &Rc<Self>, id: Place) {
         let Some(most_bytes) = self.most_data_bytes() else {
             return;
         };

@@ -100,7 +100,7 @@ impl Core {
 
     /// Gets what a command of a region of this core needed; it is to be run again, at once.
     pub async fn load_cold(self: &Rc<Self>, cold: Cold) {
-        if cold.is_behind {
+        if cold.is_catalogue_old {
             self.follow_catalogue(cold.region).await;
             self.begin_batch();
             let lacks = {

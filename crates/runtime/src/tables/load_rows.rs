@@ -100,12 +100,12 @@ impl Core {
         loop {
             self.advance(region);
             let version = self.shared.catalogue_version();
-            let is_behind = match self.regions.borrow_mut().region_mut(region) {
-                Some(region) => region.is_behind(version),
+            let is_catalogue_old = match self.regions.borrow_mut().region_mut(region) {
+                Some(region) => region.is_catalogue_old(version),
                 None => true,
             };
             let is_used = self.regions.borrow_mut().is_used(region);
-            if !is_behind || !is_used || self.is_stopping() {
+            if !is_catalogue_old || !is_used || self.is_stopping() {
                 return;
             }
             self.region_changes(region).await;

@@ -29,9 +29,9 @@ impl Region {
     /// filled: as many as it has arguments; if it brought more, they are served when the entry is
     /// applied. An attempt that moves an element may fill another key, for which the next in line there
     /// follows.
-    pub(crate) fn serve_behind(
+    pub(crate) fn serve_after(
         &mut self,
-        behind: usize,
+        after: usize,
         (spec, db, args): (&CommandSpec, DbIndex, &Args<'_>),
         draft: &mut Draft,
         cx: &Context<'_>,
@@ -65,7 +65,7 @@ impl Region {
                     filled.push_back((to.to_vec().into(), 1));
                 }
                 draft.serves.push_back(Serve {
-                    behind,
+                    after,
                     waiter,
                     db,
                     key: key.into(),

@@ -27,16 +27,16 @@ const STEP: u64 = 256 << 10;
 static ZEROS: [u8; STEP as usize] = [0; STEP as usize];
 
 /// Another file system, with blocks ahead.
-pub(crate) struct Ahead<F> {
+pub(crate) struct Preallocated<F> {
     below: Arc<F>,
     /// Whether what is written now will be synced at once; `None`: all goes through `below`, whose files are not
     /// the system's.
     syncing: Option<Arc<AtomicBool>>,
 }
 
-impl<F> Ahead<F> {
+impl<F> Preallocated<F> {
     pub fn new(below: Arc<F>, syncing: Option<Arc<AtomicBool>>) -> Self {
-        Ahead { below, syncing }
+        Preallocated { below, syncing }
     }
 
     fn file<H>(&self, path: &Path, below: H) -> File<H> {
@@ -79,7 +79,7 @@ impl<H: Handle> Handle for File<H> {
     }
 }
 
-impl<F: FileSystem> FileSystem for Ahead<F> {
+impl<F: FileSystem> FileSystem for Preallocated<F> {
     type Handle = File<F::Handle>;
     type Reader = F::Reader;
     type Writer = Writer<F::Writer>;
@@ -224,7 +224,7 @@ mod tests {
     fn zeros_are_ahead(syncing: Option<Arc<AtomicBool>>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let files = Ahead::new(Arc::new(DefaultFileSystem), syncing.clone());
+        let files = Preallocated::new(Arc::new(DefaultFileSystem), syncing.clone());
         let handle = Arc::new(files.create(&path).unwrap());
         let mut writer = files.new_writer(handle.clone()).unwrap();
         writer.write_all(b"head").unwrap();
