@@ -58,7 +58,7 @@ impl Replica {
         let asks = self.quiet.is_quiet && !self.is_leader();
         self.wake_up();
         if let Some(leader) = self.leader().filter(|_| asks) {
-            self.nudge(leader);
+            self.wake_follower(leader);
         }
     }
 
@@ -93,7 +93,7 @@ impl Replica {
         {
             for id in self.members.all() {
                 if id != self.id() {
-                    self.nudge(id);
+                    self.wake_follower(id);
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! The SQL database behind the tables: it keeps its promises (guards, whole statements), and nothing else.
 //!
 //! ```text
-//!   desk ──Statement──► on its way ──► runs: guarded flush, load ──► answer ──► desk
+//!   bench ──Statement──► on its way ──► runs: guarded flush, load ──► answer ──► bench
 //!              │            │ any time later                 │ half of it, and no answer
-//!              └ lost       └ blocked by a lock, refused      └ lost; the desk hears of a time-out
+//!              └ lost       └ blocked by a lock, refused      └ lost; the bench hears of a time-out
 //! ```
 //!
 //! The one idea: a statement has left its leader for good. It runs whenever it arrives, whoever leads then, and only its

@@ -4,7 +4,7 @@
 //! or the log did not take it. Between the two no write that names the row may be proposed: it would find the row gone
 //! when it is applied, and what is applied cannot wait for SQL.
 //!
-//! Invariant: a row is in here as often as there are such entries. Kept by the leader's desk, of the server and of
+//! Invariant: a row is in here as often as there are such entries. Kept by the leader's bench, of the server and of
 //! the simulator; it ends with the term.
 
 use std::collections::BTreeMap;

@@ -21,8 +21,8 @@ pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
         if !scheduler.is_free(id, picture) || picture.leader(id).is_none() {
             continue;
         }
-        let stray = region.descriptor.learners().next();
-        let victim = match stray {
+        let extra = region.descriptor.learners().next();
+        let victim = match extra {
             Some(learner) => Some(learner.replica),
             None if id == META_REGION => None,
             None if region.descriptor.voters().count() <= want => None,

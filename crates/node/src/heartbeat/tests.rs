@@ -277,7 +277,7 @@ fn a_leader_that_is_named_is_asked_next_but_only_once() {
 }
 
 #[test]
-fn a_nudge_brings_the_next_heartbeat_forward() {
+fn a_trigger_brings_the_next_heartbeat_forward() {
     let mut node = Node::joined();
     node.beat();
     node.answer(accepted(Vec::new()));

@@ -291,7 +291,7 @@ fn words_that_do_not_fit() {
 }
 
 #[test]
-fn a_rehearsal_changes_nothing() {
+fn a_dry_run_changes_nothing() {
     let mut bed = Bed::with(&["a", "b"]);
     bed.say("HSET users:a age 1");
     bed.flush("a", 1);

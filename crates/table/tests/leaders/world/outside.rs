@@ -4,12 +4,12 @@ use super::*;
 
 impl World {
     pub(super) fn obey(&mut self, actions: Vec<Action>, zombie: bool) {
-        let office = if zombie {
+        let region = if zombie {
             self.zombie.as_ref()
         } else {
-            Some(&self.office)
+            Some(&self.region)
         };
-        let Some((node, office)) = office.map(|office| (office.node, office.number)) else {
+        let Some((node, region)) = region.map(|region| (region.node, region.number)) else {
             return;
         };
         for action in actions {
@@ -49,7 +49,7 @@ impl World {
                         let under_way = self
                             .statements
                             .iter()
-                            .filter(|other| other.office == office);
+                            .filter(|other| other.region == region);
                         let same = under_way.filter(|other| match &other.ask {
                             Ask::Flush(_, rows) => rows.iter().any(|row| key(&row)),
                             Ask::Load(..) => false,
@@ -60,7 +60,7 @@ impl World {
                 }
             };
             self.statements.push(Statement {
-                office,
+                region,
                 number,
                 ask,
             });
@@ -78,8 +78,8 @@ impl World {
         let runs = !self.sql.down && !self.dice.once_in(8);
         let lost = !runs || self.dice.once_in(8);
         let mut out = Vec::new();
-        let node = self.office.node;
-        let ours = statement.office == self.office.number;
+        let node = self.region.node;
+        let ours = statement.region == self.region.number;
         match &statement.ask {
             Ask::Load(table, keys) => {
                 let ids = keys.iter().map(|key| RowId {
@@ -90,7 +90,7 @@ impl World {
                 let result = if lost { Err(fault) } else { Ok(reads) };
                 if ours {
                     let rows = &self.replicas[node].rows;
-                    let leader = &mut self.office.leader;
+                    let leader = &mut self.region.leader;
                     leader.on_loaded(rows, statement.number, result, self.clock, &mut out);
                 }
             }
@@ -109,10 +109,10 @@ impl World {
                 if ours {
                     let result = if lost { Err(fault) } else { Ok(wrote) };
                     let rows = &self.replicas[node].rows;
-                    let leader = &mut self.office.leader;
+                    let leader = &mut self.region.leader;
                     leader.on_flushed(rows, statement.number, result, self.clock, &mut out);
                 } else if let Some(zombie) = &mut self.zombie
-                    && zombie.number == statement.office
+                    && zombie.number == statement.region
                 {
                     // it tries again until its lease is over; what it proposes nobody hears
                     let result = if lost { Err(fault) } else { Ok(wrote) };
@@ -124,7 +124,7 @@ impl World {
                 if lost && self.dice.once_in(2) {
                     // given up by the node, but still on its way to the database
                     self.statements.push(Statement {
-                        office: u64::MAX,
+                        region: u64::MAX,
                         ..statement
                     });
                 }
@@ -135,9 +135,9 @@ impl World {
 
     pub(super) fn tick(&mut self) {
         let mut out = Vec::new();
-        let office = &mut self.office;
-        let rows = &mut self.replicas[office.node].rows;
-        office.leader.tick(rows, self.clock, &mut out);
+        let region = &mut self.region;
+        let rows = &mut self.replicas[region.node].rows;
+        region.leader.tick(rows, self.clock, &mut out);
         self.obey(out, false);
         let mut out = Vec::new();
         if let Some(zombie) = &mut self.zombie {
@@ -170,13 +170,13 @@ impl World {
         }
         self.pending.clear();
         self.term += 1;
-        self.offices += 1;
+        self.regions += 1;
         let node = self.dice.below(3) as usize;
         self.apply_all(node);
         let rows = &self.replicas[node].rows;
-        let office = Office {
+        let region = Region {
             node,
-            number: self.offices,
+            number: self.regions,
             leader: Leader::new(
                 self.limits.clone(),
                 node as u64,
@@ -186,12 +186,12 @@ impl World {
             ),
             frozen: None,
         };
-        let mut old = std::mem::replace(&mut self.office, office);
+        let mut old = std::mem::replace(&mut self.region, region);
         if old.node != node {
             old.frozen = Some(self.replicas[old.node].rows.clone());
             self.zombie = Some(old);
         } else {
-            // a node answers for one office at a time; what it had under way runs late
+            // a node answers for one region at a time; what it had under way runs late
             self.zombie = None;
         }
     }

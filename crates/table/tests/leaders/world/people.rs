@@ -15,7 +15,7 @@ impl World {
             let write = self.requests[self.requests.len() - 1 - back].clone();
             return self.propose(Entry::Write(write));
         }
-        let node = self.office.node;
+        let node = self.region.node;
         self.replicas[node].rows.touch(&id);
         let Some(table) = self.rows().table(1).cloned() else {
             return;
@@ -25,7 +25,7 @@ impl World {
             let (ticket, deadline) = (self.tickets, self.clock + self.dice.below(200));
             let rows = &self.replicas[node].rows;
             let _ = self
-                .office
+                .region
                 .leader
                 .want(rows, &id, ticket, deadline, self.clock);
             return;
@@ -35,7 +35,7 @@ impl World {
             return self.propose(Entry::Kick(vec![(id, version)]));
         }
         let write = self.some_write(id, &table);
-        if !self.office.leader.takes(self.rows(), &write) {
+        if !self.region.leader.takes(self.rows(), &write) {
             return;
         }
         if write.request.is_some() {

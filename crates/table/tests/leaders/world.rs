@@ -39,7 +39,7 @@ pub struct Replica {
     stored: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-struct Office {
+struct Region {
     node: usize,
     number: u64,
     leader: Leader,
@@ -53,7 +53,7 @@ enum Ask {
 }
 
 struct Statement {
-    office: u64,
+    region: u64,
     number: u64,
     ask: Ask,
 }
@@ -64,9 +64,9 @@ pub struct World {
     clock: u64,
     limits: Limits,
     term: u64,
-    offices: u64,
-    office: Office,
-    zombie: Option<Office>,
+    regions: u64,
+    region: Region,
+    zombie: Option<Region>,
     replicas: Vec<Replica>,
     log: Vec<(u64, Vec<u8>)>,
     outcomes: BTreeMap<usize, Option<Outcome>>,
@@ -134,8 +134,8 @@ impl World {
             clock: 1000,
             limits,
             term: 1,
-            offices: 0,
-            office: Office {
+            regions: 0,
+            region: Region {
                 node: 0,
                 number: 0,
                 leader,
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn rows(&self) -> &Rows {
-        &self.replicas[self.office.node].rows
+        &self.replicas[self.region.node].rows
     }
 
     pub fn run(&mut self, steps: usize) {
@@ -242,18 +242,18 @@ impl World {
         }
         self.drained = false;
         let mut out = Vec::new();
-        let node = self.office.node;
+        let node = self.region.node;
         let rows = &mut self.replicas[node].rows;
-        self.office
+        self.region
             .leader
             .drain(rows, None, 1, u64::MAX, self.clock)
             .unwrap();
-        self.office.leader.tick(rows, self.clock, &mut out);
+        self.region.leader.tick(rows, self.clock, &mut out);
         self.obey(out, false);
         assert!(
             self.drained,
             "never drained: {:?}",
-            self.office.leader.numbers(self.rows(), self.clock)
+            self.region.leader.numbers(self.rows(), self.clock)
         );
         for (id, (version, _)) in &self.model.rows {
             if *version != i64::MAX && !self.sql.edited.contains(id) {
@@ -262,7 +262,7 @@ impl World {
         }
         for node in 0..3 {
             self.apply_all(node);
-            assert!(self.replicas[node].rows == self.replicas[self.office.node].rows);
+            assert!(self.replicas[node].rows == self.replicas[self.region.node].rows);
         }
         let mut again = Rows::new();
         for (at, (stamp, bytes)) in self.log.iter().enumerate() {

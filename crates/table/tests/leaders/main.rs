@@ -3,7 +3,7 @@
 //! Leaders change in the middle of everything and old ones go on for a while; statements run late, twice removed or not at all; answers
 //! are lost; hands edit rows in SQL; replicas restart from what they stored. Always: every outcome is the model's, replicas agree, a version in SQL never goes
 //! back, an edit by hand is never overwritten, a row that leaves the cache is in SQL, one statement per row, one node that writes. In the end SQL has
-//! everything. `TABLE_SEEDS=5000 cargo test -p table --test office` for longer.
+//! everything. `TABLE_SEEDS=5000 cargo test -p table --test region` for longer.
 
 mod dice;
 mod model;

@@ -21,15 +21,15 @@ impl World {
             self.old_loads.push(entry.clone());
         }
         self.log.push((self.clock, entry.encode()));
-        self.apply_all(self.office.node);
+        self.apply_all(self.region.node);
     }
 
     pub(super) fn apply_all(&mut self, node: usize) {
         while let Some(applied) = self.apply(node) {
-            if node == self.office.node {
+            if node == self.region.node {
                 let mut out = Vec::new();
                 let rows = &self.replicas[node].rows;
-                self.office
+                self.region
                     .leader
                     .on_applied(rows, &applied, self.clock, &mut out);
                 self.obey(out, false);
@@ -184,7 +184,7 @@ impl World {
     pub(super) fn catch_up(&mut self) {
         let node = self.dice.below(3) as usize;
         for _ in 0..self.dice.below(60) {
-            if node != self.office.node && self.apply(node).is_none() {
+            if node != self.region.node && self.apply(node).is_none() {
                 return;
             }
         }
@@ -206,7 +206,7 @@ impl World {
             .map(|(place, bytes)| (place.encode(), bytes))
             .collect();
         assert_eq!(dumped, replica.stored);
-        if node != self.office.node {
+        if node != self.region.node {
             replica.rows = rows;
             if self.plant == Plant::ApplyTwice {
                 let applied = replica.rows.applied().saturating_sub(1);
