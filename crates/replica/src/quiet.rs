@@ -12,7 +12,7 @@
 //! Anything wakes: a proposal, a read, a message, [`Replica::wake`]. A quiet leader has no lease;
 //! its first read after the wake is a round. A quiet follower trusts that somebody tells it when
 //! its leader's node is gone: the owner must `wake` it then, and it campaigns after its normal
-//! timeout, with pre-vote. Before that it nudges the leader, which, if it is there after all,
+//! timeout, with pre-vote. Before that it pings the leader, which, if it is there after all,
 //! wakes and calms everybody.
 //!
 //! A leader with a member that does not answer stays awake: it cannot know what that one missed. Unless
@@ -58,7 +58,7 @@ impl Replica {
         let asks = self.quiet.is_quiet && !self.is_leader();
         self.wake_up();
         if let Some(leader) = self.leader().filter(|_| asks) {
-            self.wake_follower(leader);
+            self.ping(leader);
         }
     }
 
@@ -93,7 +93,7 @@ impl Replica {
         {
             for id in self.members.all() {
                 if id != self.id() {
-                    self.wake_follower(id);
+                    self.ping(id);
                 }
             }
         }

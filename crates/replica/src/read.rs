@@ -258,7 +258,7 @@ impl Replica {
     }
 
     /// A question that waits for no answer: it wakes a quiet leader.
-    pub(crate) fn wake_follower(&mut self, to: u64) {
+    pub(crate) fn ping(&mut self, to: u64) {
         let question = self.read_message(MessageType::MsgReadIndex, to, Bytes::new());
         self.released.push(question);
     }

@@ -21,8 +21,8 @@ pub(super) fn find(scheduler: &Scheduler, picture: &Picture) -> Vec<Operator> {
         if !scheduler.is_free(id, picture) || picture.leader(id).is_none() {
             continue;
         }
-        let extra = region.descriptor.learners().next();
-        let victim = match extra {
+        let learner = region.descriptor.learners().next();
+        let victim = match learner {
             Some(learner) => Some(learner.replica),
             None if id == META_REGION => None,
             None if region.descriptor.voters().count() <= want => None,
