@@ -18,7 +18,7 @@ pub mod slot;
 pub use atom::{Atom, IntText};
 pub use milestone::{Observer, milestone, observe_milestones};
 pub use prefetch::prefetch;
-pub use refusal::Refusal;
+pub use refusal::{Moved, NotRun, Refusal};
 pub use slot::{SLOT_COUNT, Slot};
 
 /// A database number, 0 to 15, as `SELECT` takes it.

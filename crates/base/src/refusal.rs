@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::Slot;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The key holds another type than the command works on.
@@ -19,8 +21,45 @@ pub enum Refusal {
     Overflow,
     /// Memory limit reached and nothing may be evicted.
     OutOfMemory,
+    /// The command has not run here: it may run elsewhere, or a moment later.
+    NotRun(NotRun),
     /// Any other complete error line, code first: `"ERR value is not an integer or out of range"`.
     Text(Cow<'static, str>),
+}
+
+/// Why a command has not run on this node of a cluster. Sessions take it to where it runs, or wait; the client reads the
+/// line only if they cannot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotRun {
+    /// Nobody leads the slot at this moment.
+    LeaderChanging(&'static str),
+    /// What it needs is on its way to this node.
+    Unready(&'static str),
+    /// Another node leads the slot.
+    Moved(Box<Moved>),
+}
+
+/// Where a slot is led.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    line: String,
+    pub address: String,
+}
+
+impl NotRun {
+    pub fn moved(slot: Slot, address: &str) -> NotRun {
+        NotRun::Moved(Box::new(Moved {
+            line: format!("MOVED {slot} {address}"),
+            address: address.to_owned(),
+        }))
+    }
+
+    pub fn text(&self) -> &str {
+        match self {
+            NotRun::LeaderChanging(line) | NotRun::Unready(line) => line,
+            NotRun::Moved(moved) => &moved.line,
+        }
+    }
 }
 
 impl Refusal {
@@ -47,6 +86,7 @@ impl Refusal {
             Refusal::IndexOutOfRange => "ERR index out of range",
             Refusal::Overflow => "ERR increment or decrement would overflow",
             Refusal::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Refusal::NotRun(not_run) => not_run.text(),
             Refusal::Text(line) => line,
         }
     }

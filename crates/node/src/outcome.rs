@@ -1,6 +1,6 @@
 //! What became of a request, as a type: sessions and gateways make their protocol's reply of it.
 
-use base::Refusal;
+use base::{NotRun, Refusal};
 
 /// What became of a batch of commands.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ pub fn in_doubt() -> Refusal {
 /// What a client is told whose command surely did not happen: clients try again by themselves,
 /// and find the new leader.
 pub fn try_again() -> Refusal {
-    Refusal::new(CHANGING)
+    Refusal::NotRun(NotRun::LeaderChanging(CHANGING))
 }
 
 pub const CHANGING: &str = "TRYAGAIN the leader of this slot is changing";

@@ -7,7 +7,7 @@
 //! A caller that must take back what a failed command wrote notes [`Reply::len`] before and calls
 //! [`Reply::truncate`] after.
 
-use base::{Atom, IntText, Refusal, number};
+use base::{Atom, IntText, NotRun, Refusal, number};
 
 /// Marker, longest length, `txt:` and both line ends of a bulk or verbatim string.
 const FRAME_BYTES: usize = 32;
@@ -33,19 +33,23 @@ pub struct Later {
 pub struct Reply {
     buffer: Vec<u8>,
     protocol: Protocol,
+    /// Commands that have not run here, by where their replies begin: whoever looks for a better place for them need not
+    /// read the bytes.
+    not_run: Vec<(usize, NotRun)>,
 }
 
 impl Reply {
     pub fn new(protocol: Protocol) -> Self {
-        Reply {
-            buffer: Vec::new(),
-            protocol,
-        }
+        Reply::over(Vec::new(), protocol)
     }
 
     /// Encodes behind what `buffer` already holds.
     pub fn over(buffer: Vec<u8>, protocol: Protocol) -> Self {
-        Reply { buffer, protocol }
+        Reply {
+            buffer,
+            protocol,
+            not_run: Vec::new(),
+        }
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -64,7 +68,9 @@ impl Reply {
         self.buffer
     }
 
+    /// The bytes, to be changed as the caller likes: what was known of them is forgotten.
     pub fn buffer_mut(&mut self) -> &mut Vec<u8> {
+        self.not_run.clear();
         &mut self.buffer
     }
 
@@ -77,8 +83,33 @@ impl Reply {
     }
 
     /// Forgets everything after the first `len` bytes.
+    #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.buffer.truncate(len);
+        if !self.not_run.is_empty() {
+            self.not_run.retain(|(at, _)| *at < len);
+        }
+    }
+
+    /// Why the command whose reply begins at `at` has not run here, if it has not.
+    #[inline]
+    pub fn not_run_at(&self, at: usize) -> Option<&NotRun> {
+        let found = self.not_run.iter().find(|(of, _)| *of == at);
+        found.map(|(_, not_run)| not_run)
+    }
+
+    /// The reply that begins at `at` says that its command has not run.
+    pub fn note_not_run(&mut self, at: usize, not_run: NotRun) {
+        self.not_run.push((at, not_run));
+    }
+
+    /// Replies of another core.
+    pub fn append(&mut self, other: &Reply) {
+        let from = self.len();
+        self.raw(&other.buffer);
+        let noted = other.not_run.iter();
+        self.not_run
+            .extend(noted.map(|(at, not_run)| (from + at, not_run.clone())));
     }
 
     #[inline]
@@ -105,6 +136,9 @@ impl Reply {
     }
 
     pub fn refusal(&mut self, refusal: &Refusal) {
+        if let Refusal::NotRun(not_run) = refusal {
+            self.note_not_run(self.len(), not_run.clone());
+        }
         self.error(refusal.text());
     }
 

@@ -111,7 +111,7 @@ impl Connection {
             };
             if !batch.replies.as_bytes().is_empty() {
                 ticket.close();
-                out.raw(batch.replies.as_bytes());
+                out.append(&batch.replies);
                 return Ok(());
             }
         } else {

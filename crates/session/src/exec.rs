@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use base::{Refusal, Slot};
+use base::{NotRun, Refusal, Slot};
 use command::{Flags, Run};
 use resp::{Args, Reply};
 
@@ -20,7 +20,7 @@ use super::dispatch::{Slow, Step, Work, feed_monitors};
 use super::forward::PAUSE;
 use crate::commands::{Later, SessionRun, wrong_arity};
 use node::{EffectRequest, Watch, is_logged_as_given, nil};
-use runtime::cluster::{Cluster, NotRun, Unserved, no_leader, not_run};
+use runtime::cluster::{Cluster, Unserved, no_leader};
 use runtime::cores::{
     Answer, Batch, BatchBox, Call, CommandList, CoreId, Place, Ran, Route, route,
 };
@@ -155,10 +155,10 @@ async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusa
             reply.truncate(before);
             reply.refusal(&refusal);
         }
-        match not_run(reply.as_bytes().get(before..).unwrap_or_default()) {
-            Some(NotRun::Moved(address)) if session.forwards() => hint = Some(address.into()),
-            Some(NotRun::LeaderChanging | NotRun::Unready) if Instant::now() < until => {}
-            Some(NotRun::LeaderChanging) => {
+        match reply.not_run_at(before) {
+            Some(NotRun::Moved(moved)) if session.forwards() => hint = Some(moved.address.clone()),
+            Some(NotRun::LeaderChanging(_) | NotRun::Unready(_)) if Instant::now() < until => {}
+            Some(NotRun::LeaderChanging(_)) => {
                 reply.truncate(before);
                 return Err(no_leader());
             }
@@ -193,7 +193,7 @@ async fn run_here(
         let batch = session.batch_of(multi, session.core.id);
         let request = EffectRequest::new(regions, batch, Some(watched.to_vec()));
         match session.core.run_effects(request).await {
-            Some(batch) => reply.raw(batch.replies.as_bytes()),
+            Some(batch) => reply.append(&batch.replies),
             None => return Err(Refusal::new("ERR internal error")),
         }
         return Ok(());
@@ -326,7 +326,7 @@ impl Session {
         if batch.ends.len() == multi.len() {
             reply.array(multi.len());
         }
-        reply.raw(batch.replies.as_bytes());
+        reply.append(&batch.replies);
     }
 
     /// Whether a transaction can be kept together with those of others: it writes, on a durable node,

@@ -8,10 +8,10 @@
 //!
 //! While nothing is pending, replies are written straight to the output and this costs nothing.
 
-use base::{Slot, milestone};
+use base::{NotRun, Slot, milestone};
 use command::{CommandSpec, Run, Traits};
 use resp::{Args, Reply};
-use runtime::cluster::{Cluster, NotRun, not_run};
+use runtime::cluster::Cluster;
 use runtime::cores::{Answer, Batch, Core, CoreId, Place, Ticket};
 
 use super::Session;
@@ -201,9 +201,9 @@ impl Pending {
     /// Puts a lane's command among the forwards if it has not run; its number there.
     fn forward_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
         let batch = self.batches.get(lane)?.as_ref()?;
-        let hint = match not_run(reply_of(batch, at)) {
-            Some(NotRun::LeaderChanging | NotRun::Unready) => None,
-            Some(NotRun::Moved(address)) if session.forwards() => Some(address.to_string()),
+        let hint = match batch.replies.not_run_at(start_of(batch, at)) {
+            Some(NotRun::LeaderChanging(_) | NotRun::Unready(_)) => None,
+            Some(NotRun::Moved(moved)) if session.forwards() => Some(moved.address.clone()),
             _ => return None,
         };
         let &(stat, db) = batch.heads.get(at)?;
@@ -223,6 +223,7 @@ impl Pending {
         taken.clear();
         taken.resize(self.batches.len(), 0);
         let mut whole = core.take_buffer();
+        let mut not_run: Vec<(usize, NotRun)> = Vec::new();
         let mut here = 0;
         for source in self.order.drain(..) {
             match source {
@@ -234,6 +235,10 @@ impl Pending {
                     let Some(Some(batch)) = self.batches.get(lane) else {
                         continue;
                     };
+                    let start = start_of(batch, taken[lane]);
+                    if let Some(why) = batch.replies.not_run_at(start) {
+                        not_run.push((whole.len(), why.clone()));
+                    }
                     whole.extend_from_slice(reply_of(batch, taken[lane]));
                     taken[lane] += 1;
                 }
@@ -246,6 +251,9 @@ impl Pending {
         }
         whole.extend_from_slice(&out.as_bytes()[here..]);
         std::mem::swap(out.buffer_mut(), &mut whole);
+        for (at, why) in not_run {
+            out.note_not_run(at, why);
+        }
         core.give_buffer(whole);
         self.forwards.clear();
         self.known = 0;
@@ -267,12 +275,17 @@ fn is_kick(spec: &CommandSpec) -> bool {
     spec.is(Traits::RELEASES_ROW)
 }
 
-/// The reply of the nth command of a batch.
-fn reply_of(batch: &Batch, nth: usize) -> &[u8] {
-    let start = match nth {
+/// Where the reply of the nth command of a batch begins.
+fn start_of(batch: &Batch, nth: usize) -> usize {
+    match nth {
         0 => 0,
         _ => batch.ends.get(nth - 1).copied().unwrap_or_default(),
-    };
+    }
+}
+
+/// The reply of the nth command of a batch.
+fn reply_of(batch: &Batch, nth: usize) -> &[u8] {
+    let start = start_of(batch, nth);
     let end = batch.ends.get(nth).copied().unwrap_or_default();
     batch.replies.as_bytes().get(start..end).unwrap_or_default()
 }

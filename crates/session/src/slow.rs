@@ -173,7 +173,7 @@ impl Connection {
             batch.heads.push((stat as u16, session.db));
             let request = EffectRequest::new(regions.to_vec(), batch, None);
             match core.run_effects(request).await {
-                Some(batch) => out.raw(batch.replies.as_bytes()),
+                Some(batch) => out.append(&batch.replies),
                 None => core.refuse(&Refusal::new("ERR internal error"), out),
             }
             return;

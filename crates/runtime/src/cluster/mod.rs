@@ -44,7 +44,7 @@ pub use ::node::replica_record;
 pub use ::node::{Newcomers, Peers, Serving, TIMEOUT_MS, Unserved, lead, report_of_replica};
 pub(crate) use digests::take_digest;
 pub use peers::Outbox;
-pub use redirect::{Leads, NotRun, no_leader, not_run};
+pub use redirect::{CHOOSING, Leads, no_leader};
 pub use regions::{Table, Task};
 pub use start::{PeerDoor, is_cluster_data, open_cluster};
 pub use tables::change_tables;

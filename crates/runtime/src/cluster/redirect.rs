@@ -2,15 +2,14 @@
 //!
 //! A session's core looks at the slot and sends what has no replica here away at once. Whether this
 //! node leads is known at the region's own core; it redirects from there. While a leader is being
-//! chosen the word is TRYAGAIN, which the session keeps to itself and tries again ([`not_run`]). Any
+//! chosen the answer is TRYAGAIN, which the session keeps to itself and tries again ([`NotRun`]). Any
 //! other TRYAGAIN (a cache of tables that is full, say) is for the client.
 
 use std::rc::Rc;
 
-use base::{Refusal, Slot, slot::slot_of};
-use command::family::row::{NOT_LOADED, SCHEMA_BEHIND};
+use base::{NotRun, Refusal, Slot, slot::slot_of};
 use command::{CommandSpec, Keys, OtherDatabase};
-use node::{CHANGING, Unserved};
+use node::Unserved;
 use resp::Args;
 
 use super::Cluster;
@@ -130,58 +129,19 @@ pub enum Leads {
 }
 
 fn moved_to(slot: Slot, address: &str) -> Refusal {
-    Refusal::text_of(format!("MOVED {slot} {address}"))
+    Refusal::NotRun(NotRun::moved(slot, address))
 }
 
 /// Sessions do not show this to clients before they have waited for it to end.
 fn unsettled() -> Refusal {
-    Refusal::new(CHOOSING)
+    Refusal::NotRun(NotRun::LeaderChanging(CHOOSING))
 }
 
-const CHOOSING: &str = "TRYAGAIN a leader for this slot is being chosen";
+pub const CHOOSING: &str = "TRYAGAIN a leader for this slot is being chosen";
 
 /// What a client is told when nobody was found in time.
 pub fn no_leader() -> Refusal {
     Refusal::new("CLUSTERDOWN The cluster is down: no leader was found for this slot in time")
-}
-
-/// What a reply says about where its command has to go. Nothing has happened if it says anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotRun<'a> {
-    /// Nobody leads: try again in a moment.
-    LeaderChanging,
-    /// What it needs is on its way here: try again in a moment. The client reads this reply if it does not come.
-    Unready,
-    /// This address leads.
-    Moved(&'a str),
-}
-
-/// Looks at an encoded reply.
-#[inline]
-pub fn not_run(reply: &[u8]) -> Option<NotRun<'_>> {
-    match reply {
-        [b'-', b'T', ..] => {
-            let text = reply.strip_prefix(b"-")?.strip_suffix(b"\r\n")?;
-            match text {
-                _ if text == CHOOSING.as_bytes() || text == CHANGING.as_bytes() => {
-                    Some(NotRun::LeaderChanging)
-                }
-                _ if text == NOT_LOADED.as_bytes() || text == SCHEMA_BEHIND.as_bytes() => {
-                    Some(NotRun::Unready)
-                }
-                _ => None,
-            }
-        }
-        [b'-', b'M', ..] => {
-            let line = reply
-                .strip_prefix(b"-MOVED ")?
-                .split(|&b| b == b'\r')
-                .next()?;
-            let (_, address) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-            Some(NotRun::Moved(address))
-        }
-        _ => None,
-    }
 }
 
 impl Core {
@@ -242,27 +202,5 @@ impl Core {
             }
         }
         self.finish_batch(batch);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn encoded(text: &str) -> Vec<u8> {
-        format!("-{text}\r\n").into_bytes()
-    }
-
-    #[test]
-    fn only_what_a_moment_cures_is_kept_from_the_client() {
-        let is = |text: &str, expected| assert_eq!(not_run(&encoded(text)), expected, "{text}");
-        is(unsettled().text(), Some(NotRun::LeaderChanging));
-        is(node::try_again().text(), Some(NotRun::LeaderChanging));
-        is(NOT_LOADED, Some(NotRun::Unready));
-        is("MOVED 7 1.2.3.4:5", Some(NotRun::Moved("1.2.3.4:5")));
-        is(no_leader().text(), None);
-        is("TRYAGAIN the cache of tables is full", None);
-        is("TRYAGAIN table 'a' is closed", None);
-        is("TRYAGAIN a region does not answer", None);
     }
 }

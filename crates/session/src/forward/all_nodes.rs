@@ -15,6 +15,7 @@ use keyspace::CURSOR_BITS;
 use resp::Protocol;
 use runtime::cores::Place;
 
+use super::remote_reply::write_remote;
 use super::upstream::{Introduction, encode, encode_args};
 use crate::Session;
 use crate::connection::{Connection, Ended};
@@ -53,7 +54,7 @@ impl Connection {
         core.begin_batch();
         let merged = merge(spec.merge, &replies, core.next_seed());
         match merged {
-            Some(merged) => self.work.out.raw(&merged),
+            Some(merged) => write_remote(&mut self.work.out, &merged),
             None => core.refuse(&Refusal::new("ERR internal error"), &mut self.work.out),
         }
         Ok(())
@@ -124,7 +125,7 @@ impl Connection {
                 }
             };
             let Some(step) = split_scan(&reply) else {
-                return self.work.out.raw(&reply);
+                return write_remote(&mut self.work.out, &reply);
             };
             keys.extend_from_slice(step.keys);
             found += step.found;

@@ -10,18 +10,19 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use base::{Refusal, Slot};
+use base::{NotRun, Refusal, Slot};
 use bytes::Bytes;
 use command::Run;
 use resp::{Args, Reply};
 
 use super::forwards::{PAUSE, is_over};
+use super::remote_reply::{not_run, write_remote};
 use super::upstream::{Upstream, encode, encode_args};
 use crate::Session;
 use crate::connection::{Connection, Ended};
 use crate::exec::Multi;
 use node::{in_doubt, try_again};
-use runtime::cluster::{Cluster, Leads, NotRun, no_leader, not_run};
+use runtime::cluster::{Cluster, Leads, no_leader};
 use stats::clients::Unblock;
 
 /// Keys that are watched at another node.
@@ -51,17 +52,16 @@ impl Connection {
         loop {
             // What came before may have been written meanwhile.
             before = before.min(self.work.out.len());
-            let reply = self.work.out.as_bytes().get(before..).unwrap_or_default();
             let session = &self.work.session;
             let is_over = Instant::now() > until;
-            let address = match not_run(reply) {
+            let address = match self.work.out.not_run_at(before) {
                 None => return Ok(()),
                 Some(NotRun::Moved(_)) if !session.forwards() => {
                     return self.abort_multi();
                 }
-                Some(NotRun::Unready) if is_over => return self.abort_multi(),
-                Some(NotRun::Moved(address)) => Some(address.to_string()),
-                Some(NotRun::LeaderChanging | NotRun::Unready) => None,
+                Some(NotRun::Unready(_)) if is_over => return self.abort_multi(),
+                Some(NotRun::Moved(moved)) => Some(moved.address.clone()),
+                Some(NotRun::LeaderChanging(_) | NotRun::Unready(_)) => None,
             };
             let core = session.core.clone();
             self.work.out.truncate(before);
@@ -129,7 +129,7 @@ impl Connection {
         };
         core.begin_batch();
         match reply {
-            Some(reply) => self.work.out.raw(&reply),
+            Some(reply) => write_remote(&mut self.work.out, &reply),
             None => {
                 tokio::time::sleep(PAUSE).await;
                 self.say_leader(slot.unwrap_or_default(), address);
@@ -187,7 +187,7 @@ impl Connection {
         match end {
             EndRemote::Served(reply) => {
                 self.work.session.upstreams().give(address, upstream);
-                self.work.out.raw(&reply);
+                write_remote(&mut self.work.out, &reply);
             }
             EndRemote::Lost => core.refuse(&in_doubt(), &mut self.work.out),
             EndRemote::Gone => return Err(Ended),
@@ -370,10 +370,10 @@ impl Session {
                 if let (true, Some(answer)) = (is_well, replies.pop()) {
                     self.upstreams().give(&address, upstream);
                     match not_run(&answer) {
-                        Some(NotRun::Moved(other)) => hint = Some(other.into()),
-                        Some(NotRun::LeaderChanging) => {}
+                        Some(NotRun::Moved(other)) => hint = Some(other.address),
+                        Some(NotRun::LeaderChanging(_)) => {}
                         // That node has waited already.
-                        Some(NotRun::Unready) | None => {
+                        Some(NotRun::Unready(_)) | None => {
                             // What was watched elsewhere before is broken: EXEC notices, because
                             // that is another connection, or no longer the leader.
                             self.watched_elsewhere.get_or_insert(WatchedElsewhere {
@@ -381,7 +381,7 @@ impl Session {
                                 slot,
                                 serial,
                             });
-                            reply.raw(&answer);
+                            write_remote(reply, &answer);
                             return Ok(Some(()));
                         }
                     }
@@ -448,15 +448,15 @@ impl Session {
             };
             match (answer.as_deref().map(not_run), answer.as_ref()) {
                 // That node has waited already.
-                (Some(None | Some(NotRun::Unready)), Some(answer)) => {
-                    reply.raw(answer);
+                (Some(None | Some(NotRun::Unready(_))), Some(answer)) => {
+                    write_remote(reply, answer);
                     return Ok(Some(()));
                 }
                 _ if remote.is_some() => {
                     reply.null_array();
                     return Ok(Some(()));
                 }
-                (Some(Some(NotRun::Moved(other))), _) => hint = Some(other.into()),
+                (Some(Some(NotRun::Moved(other))), _) => hint = Some(other.address),
                 _ => {}
             }
             tokio::time::sleep(PAUSE).await;

@@ -18,14 +18,15 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use base::{DbIndex, Refusal, Slot};
+use base::{DbIndex, NotRun, Refusal, Slot};
 use bytes::Bytes;
 use resp::{Args, Reply};
 
+use super::remote_reply::not_run;
 use super::upstream::{Introduction, encode_args};
 use crate::Session;
 use node::in_doubt;
-use runtime::cluster::{Cluster, Leads, NotRun, TIMEOUT_MS, no_leader, not_run};
+use runtime::cluster::{Cluster, Leads, TIMEOUT_MS, no_leader};
 use runtime::cores::{Answer, Batch, CommandList, Core, NOWHERE, Place};
 
 /// Between two looks for a leader.
@@ -296,10 +297,10 @@ impl Forwards {
             return;
         };
         match not_run(&reply) {
-            Some(NotRun::LeaderChanging) => forward.unready = None,
-            Some(NotRun::Unready) => forward.unready = Some(reply),
-            Some(NotRun::Moved(address)) if session.forwards() => {
-                forward.hint = Some(address.into());
+            Some(NotRun::LeaderChanging(_)) => forward.unready = None,
+            Some(NotRun::Unready(_)) => forward.unready = Some(reply),
+            Some(NotRun::Moved(moved)) if session.forwards() => {
+                forward.hint = Some(moved.address);
             }
             _ => forward.reply = Some(reply),
         }

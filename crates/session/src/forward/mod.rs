@@ -3,12 +3,13 @@
 //! ```text
 //!   upstream     connections of a session to other nodes
 //!   forwards     commands of a pipeline                elsewhere    commands that wait, MULTI, WATCH
-//!   everywhere   KEYS, SCAN … over all nodes
+//!   all_nodes    KEYS, SCAN … over all nodes          remote_reply what other nodes say
 //! ```
 
 mod all_nodes;
 mod elsewhere;
 mod forwards;
+mod remote_reply;
 mod upstream;
 
 pub(super) use elsewhere::WatchedElsewhere;

@@ -14,7 +14,7 @@
 //! - [`sets`] tells what a command would set;
 //! - [`internal`] is what the leader of a region says to all replicas.
 
-use base::Refusal;
+use base::{NotRun, Refusal};
 use keyspace::{RowRef, View};
 use resp::Reply;
 use table::entry::{Ask, Expect, Fields, Op, Write};
@@ -115,8 +115,8 @@ pub const SCHEMA_BEHIND: &str = "TRYAGAIN the schema of the request is not known
 /// Why there is no answer about the row.
 fn unanswered(cause: Cause) -> Refusal {
     Refusal::new(match cause {
-        Cause::NotCached => NOT_LOADED,
-        Cause::SchemaBehind => SCHEMA_BEHIND,
+        Cause::NotCached => return Refusal::NotRun(NotRun::Unready(NOT_LOADED)),
+        Cause::SchemaBehind => return Refusal::NotRun(NotRun::Unready(SCHEMA_BEHIND)),
         Cause::Closed => {
             "TRYAGAIN the table takes no changes while it, or a field of it, is being dropped; ROW.TABLE OPEN takes that back"
         }
