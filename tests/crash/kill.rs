@@ -78,7 +78,7 @@ fn what_is_wrong_is_seen() {
     let node = histories
         .restart(&folder, &Settings::new(Sync::Always))
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     histories
         .write(node.port, || {
             // Until everything has been used.

@@ -18,10 +18,28 @@ pub fn scripts() -> Vec<(&'static str, Vec<Step>)> {
             send("LMPOP 2 l0 l2 RIGHT COUNT 11"),
         ]);
     }
-    vec![(
-        "a due key that an earlier command had met, not in memory any more, made a command on held regions run twice",
-        met_due,
-    )]
+    // Keys with one tag are in one region.
+    let mut taken_in_turns = Vec::new();
+    for _ in 0..20 {
+        taken_in_turns.extend([
+            send("RPUSH {t}l0 a b"),
+            send("RPUSH {t}l1 a b"),
+            send("LLEN {t}l1"),
+            send("BRPOP {t}l0 {t}l1 0.001"),
+            send("LLEN {t}l0"),
+            send("BRPOP {t}l1 {t}l0 0.001"),
+        ]);
+    }
+    vec![
+        (
+            "a due key that an earlier command had met, not in memory any more, made a command on held regions run twice",
+            met_due,
+        ),
+        (
+            "a blocking command loaded its keys one by one, and each pushed the other out of memory",
+            taken_in_turns,
+        ),
+    ]
 }
 
 fn send(line: &str) -> Step {

@@ -51,10 +51,9 @@ impl OwnedRegions {
         {
             return Ok(Ran::Done); // the log's way knows what to say
         }
-        let is_cold = |key: &&&[u8]| !region.space.is_resident(db, key);
-        let cold: Vec<_> = keys.iter().filter(is_cold).collect();
-        if !cold.is_empty() {
-            let keys = cold.into_iter().map(|&key| (db, key.into())).collect();
+        if keys.iter().any(|key| !region.space.is_resident(db, key)) {
+            // All of them come together: one by one, the next could push out the last, for ever.
+            let keys = keys.iter().map(|&key| (db, key.into())).collect();
             return Err(Absent::Cold(Box::new(Cold {
                 region: place,
                 keys,
