@@ -234,9 +234,15 @@ fn a_leader_dies() {
     let (list, blocks) = (format!("list:{{{watched}}}"), "BLPOP");
     blocked.send(&[blocks, &list, "0"]).unwrap();
     until_blocked(&trio, 1, 1);
+    let set = format!("set:{{{watched}}}");
+    assert_eq!(link.say(&format!("SADD {set} a b c")), "3");
+    let mut newcomer = trio.link(0);
 
     trio.kill(2);
     let began = Instant::now();
+    // Logged by its effect, and alone in its batch: it finds nobody at the address of the leader, and waits for the next.
+    let popped = newcomer.say(&format!("SPOP {set}"));
+    assert!(["a", "b", "c"].contains(&popped.as_str()), "{popped}");
     for key in &all {
         let reply = link.say(&format!("SET {key} 1"));
         assert!(reply == "OK" || reply.starts_with("-INDOUBT "), "{reply}");

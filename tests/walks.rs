@@ -83,19 +83,18 @@ fn files_of<'a>(lines: impl Iterator<Item = &'a str>) -> Files {
     files
 }
 
-fn read(path: &Path) -> Vec<(String, Files)> {
-    stacks(&std::fs::read_to_string(path).unwrap_or_default())
-}
-
-/// The files of one write: reads until all milestones were passed.
+/// The files of one write: reads until all milestones were passed, and nothing is half written.
 fn passed(path: &Path, milestones: &[&str]) -> Vec<(String, Files)> {
     let deadline = Instant::now() + Duration::from_secs(60);
+    let mut before = 0;
     loop {
-        let found = read(path);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let found = stacks(&text);
         let is_there = |name: &&str| found.iter().any(|(it, _)| it == name);
-        if milestones.iter().all(|name| is_there(&name)) {
+        if milestones.iter().all(|name| is_there(&name)) && text.len() == before {
             return found;
         }
+        before = text.len();
         let names: Vec<&String> = found.iter().map(|(name, _)| name).collect();
         assert!(Instant::now() < deadline, "only {names:?}");
         std::thread::sleep(Duration::from_millis(20));
@@ -133,31 +132,31 @@ fn a_durable_set_walks_as_the_page_says() {
 #[test]
 fn a_cluster_set_walks_as_the_page_says() {
     let trio = Trio::start_in(&[], &[("NEOKV_MILESTONES", "milestones")]);
-    let key = "k";
-    let slot = slot_of(key.as_bytes()).into();
-    let mut leader = None;
-    trio.until("a leader", |trio| {
-        leader = trio.leader_of(slot, 0);
-        leader.is_some()
-    });
-    let leader = leader.unwrap();
-    let follower = (leader + 1) % 3;
-    let mut link = trio.link(leader);
-    let paths = [leader, follower].map(|node| trio.file(node, "milestones"));
+    let slot = slot_of(b"k").into();
     let mut always: Option<Files> = None;
     // Heartbeats and snapshots of other regions are on the way, too; not during each of these writes.
-    for n in 0..5 {
-        paths
-            .iter()
-            .for_each(|path| std::fs::write(path, "").unwrap());
-        assert_eq!(link.say(&format!("SET {key} {n}")), "OK");
+    let mut followed = 0;
+    while followed < 5 {
+        let mut leader = None;
+        trio.until("a leader", |trio| {
+            leader = trio.leader_of(slot, 0);
+            leader.is_some()
+        });
+        let leader = leader.unwrap();
+        let follower = (leader + 1) % 3;
+        let paths = [leader, follower].map(|node| trio.file(node, "milestones"));
+        for path in &paths {
+            std::fs::write(path, "").unwrap();
+        }
+        // The leader may change: writing stacks takes time.
+        if trio.link(leader).say(&format!("SET k {followed}")) != "OK" {
+            continue;
+        }
+        followed += 1;
         let leads = [&MILESTONES[..], &OF_LEADER].concat();
         let found = [passed(&paths[0], &leads), passed(&paths[1], &OF_FOLLOWER)];
-        let files: Files = found
-            .into_iter()
-            .flatten()
-            .flat_map(|(_, files)| files)
-            .collect();
+        let found = found.into_iter().flatten();
+        let files: Files = found.flat_map(|(_, files)| files).collect();
         always = Some(match always {
             None => files,
             Some(always) => always.intersection(&files).cloned().collect(),

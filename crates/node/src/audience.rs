@@ -337,7 +337,9 @@ impl Audience for Clients<'_> {
                 match ended {
                     true => {
                         serve.waiter.claim.served();
-                        let reply = Served::Reply(self.spare.as_bytes().to_vec());
+                        let bytes = self.spare.as_bytes().to_vec();
+                        let reply = Reply::over(bytes, self.spare.protocol());
+                        let reply = Served::Reply(reply);
                         self.served.push((serve.waiter, reply));
                     }
                     false => self.in_vain.push(serve),

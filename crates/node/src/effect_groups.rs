@@ -62,7 +62,7 @@ pub(crate) struct EffectGroups {
     ready: Vec<usize>,
     is_running: bool,
     last: usize,
-    /// When the last group began.
+    /// When the last group began that could not have been an entry.
     began_ms: u64,
     /// Keys whose first waiter is being served, and whether the key has changed since.
     pub serving: BTreeMap<(Place, PlacedKey), bool>,
@@ -154,11 +154,13 @@ impl OwnedRegions {
         self.groups.waiting.push_back(request);
     }
 
-    /// Whether groups run here, or did a moment ago. A transaction that comes to a node alone then joins the
+    /// Whether groups that need several regions run here, or did a moment ago. A transaction that comes to a node alone then joins the
     /// next one: as an entry of its region's log it would wait until the region is here, and then make the
     /// next group wait for its sync.
     pub fn has_groups(&self, now_ms: u64) -> bool {
-        !self.groups.running.is_empty() || now_ms.abs_diff(self.groups.began_ms) < GROUPS_GO_ON_MS
+        let mut running = self.groups.running.values();
+        now_ms.abs_diff(self.groups.began_ms) < GROUPS_GO_ON_MS
+            || running.any(|it| !it.members.iter().all(|it| it.could_be_entry))
     }
 
     /// Regions that a group waited for.
@@ -251,6 +253,10 @@ impl OwnedRegions {
         }
         let regions = members.iter().flat_map(|it| &it.regions);
         let regions: BTreeSet<Place> = regions.copied().collect();
+        // Those who only join do not keep others joining.
+        if !members.iter().all(|it| it.could_be_entry) {
+            groups.began_ms = cx.now_ms;
+        }
         let seed = cx.seed();
         let group = Group {
             members,
@@ -264,7 +270,6 @@ impl OwnedRegions {
         };
         let ticket = groups.ticket();
         groups.running.insert(ticket, group);
-        groups.began_ms = cx.now_ms;
         Some(ticket)
     }
 

@@ -42,6 +42,8 @@ pub struct EffectRequest {
     refusal: Option<Refusal>,
     /// A blocking command found nothing, and its waiter stands in line.
     is_in_line: bool,
+    /// It could have been part of an entry of its region.
+    pub(crate) could_be_entry: bool,
 }
 
 enum Task {
@@ -74,6 +76,14 @@ impl EffectRequest {
     /// Commands of a batch, over these regions. `watched`: it is a transaction.
     pub fn new(regions: Vec<Place>, batch: BatchBox, watched: Option<Vec<Watch>>) -> Self {
         EffectRequest::of(regions, Task::Commands { batch, watched })
+    }
+
+    /// A transaction that could have been part of an entry, and joins because others hold its region.
+    pub fn joining(self) -> Self {
+        EffectRequest {
+            could_be_entry: true,
+            ..self
+        }
     }
 
     /// The commands, unless it is an attempt for a blocked client.
@@ -114,6 +124,7 @@ impl EffectRequest {
             attempts: 0,
             refusal: None,
             is_in_line: false,
+            could_be_entry: false,
         }
     }
 
@@ -417,7 +428,7 @@ impl EffectRequest {
             Task::Serve(serve) => serve,
         };
         let line = (serve.place, serve.key);
-        let Some(mut reply) = serve.reply else {
+        let Some(bytes) = serve.reply else {
             if let Outcome::Unserved(_) = outcome {
                 // Those in line were told when the leader changed, but not who was claimed.
                 out.served.push((serve.waiter, Served::LeaderChanged));
@@ -425,8 +436,10 @@ impl EffectRequest {
             return Some((line, false));
         };
         serve.waiter.claim.served();
+        let mut reply = Reply::over(bytes, serve.waiter.protocol);
         if outcome != Outcome::Done {
-            reply = refusal_bytes(&outcome.refusal(), serve.waiter.protocol);
+            reply.truncate(0);
+            reply.refusal(&outcome.refusal());
         }
         out.served.push((serve.waiter, Served::Reply(reply)));
         Some((line, true))

@@ -121,7 +121,7 @@ pub struct Load {
 
 /// What a blocked session is told.
 pub enum Served {
-    Reply(Vec<u8>),
+    Reply(resp::Reply),
     /// It has cancelled while it was being served, and there was nothing.
     Nothing,
     /// Another replica leads now.

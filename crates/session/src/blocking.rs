@@ -26,7 +26,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// What ended a wait.
 enum End {
-    Served(Vec<u8>),
+    Served(resp::Reply),
     Timeout,
     Unblocked(Unblock),
     Gone,
@@ -142,7 +142,7 @@ impl Connection {
         core.begin_batch();
         let out = &mut self.work.out;
         match end {
-            End::Served(reply) => out.raw(&reply),
+            End::Served(reply) => out.append(&reply),
             // Always a null array, even for BLMOVE whose reply would be a string: so does Redis 7.0.
             End::Timeout | End::Unblocked(Unblock::Timeout) => out.null_array(),
             End::Unblocked(Unblock::Error) => core.refuse(

@@ -131,6 +131,7 @@ async fn run(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>, socket
             cold: None,
             carried: Default::default(),
             suppressed: None,
+            written: 0,
         },
     };
     let Err(Ended) = connection.run().await;
@@ -384,6 +385,7 @@ impl Connection {
             }
         }
         session.core.stats().net_output_bytes.add(out.len() as u64);
+        self.work.written += out.len();
         out.truncate(0);
         // Room for one huge reply is not kept.
         if out.buffer_mut().capacity() > 64 * 1024 {

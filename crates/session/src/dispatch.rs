@@ -29,6 +29,8 @@ pub(super) struct Work {
     pub carried: (Option<Box<Refusal>>, Again),
     /// CLIENT REPLY is not on: the mode, and where in `out` the command's reply begins.
     pub suppressed: Option<(ReplyMode, usize)>,
+    /// Bytes of replies that have been written so far.
+    pub written: usize,
 }
 
 pub(super) enum Step {

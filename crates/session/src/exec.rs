@@ -181,17 +181,21 @@ async fn run_here(
     watched: &[Watch],
     reply: &mut Reply,
 ) -> Result<(), Refusal> {
-    if watched.is_empty()
-        && !session.core.has_effect_groups()
-        && let Some(region) = session.region_of_entry(multi)
-    {
+    let region = match watched.is_empty() {
+        true => session.region_of_entry(multi),
+        false => None,
+    };
+    if let (Some(region), false) = (region, session.core.has_effect_groups()) {
         session.send_transaction(region, multi, reply).await;
         return Ok(());
     }
     let regions = session.regions_of_transaction(multi, watched);
     if session.may_gather(multi) {
         let batch = session.batch_of(multi, session.core.id);
-        let request = EffectRequest::new(regions, batch, Some(watched.to_vec()));
+        let mut request = EffectRequest::new(regions, batch, Some(watched.to_vec()));
+        if region.is_some() {
+            request = request.joining();
+        }
         match session.core.run_effects(request).await {
             Some(batch) => reply.append(&batch.replies),
             None => return Err(Refusal::new("ERR internal error")),

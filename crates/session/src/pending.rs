@@ -201,7 +201,7 @@ impl Pending {
     /// Puts a lane's command among the forwards if it has not run; its number there.
     fn forward_of(&mut self, session: &Session, lane: usize, at: usize) -> Option<usize> {
         let batch = self.batches.get(lane)?.as_ref()?;
-        let hint = match batch.replies.not_run_at(start_of(batch, at)) {
+        let hint = match batch.replies.not_run_at(start_of(batch, at)?) {
             Some(NotRun::LeaderChanging(_) | NotRun::Unready(_)) => None,
             Some(NotRun::Moved(moved)) if session.forwards() => Some(moved.address.clone()),
             _ => return None,
@@ -236,7 +236,7 @@ impl Pending {
                         continue;
                     };
                     let start = start_of(batch, taken[lane]);
-                    if let Some(why) = batch.replies.not_run_at(start) {
+                    if let Some(why) = start.and_then(|at| batch.replies.not_run_at(at)) {
                         not_run.push((whole.len(), why.clone()));
                     }
                     whole.extend_from_slice(reply_of(batch, taken[lane]));
@@ -275,17 +275,18 @@ fn is_kick(spec: &CommandSpec) -> bool {
     spec.is(Traits::RELEASES_ROW)
 }
 
-/// Where the reply of the nth command of a batch begins.
-fn start_of(batch: &Batch, nth: usize) -> usize {
+/// Where the reply of the nth command of a batch begins, if it has one.
+fn start_of(batch: &Batch, nth: usize) -> Option<usize> {
+    batch.ends.get(nth)?;
     match nth {
-        0 => 0,
-        _ => batch.ends.get(nth - 1).copied().unwrap_or_default(),
+        0 => Some(0),
+        _ => batch.ends.get(nth - 1).copied(),
     }
 }
 
 /// The reply of the nth command of a batch.
 fn reply_of(batch: &Batch, nth: usize) -> &[u8] {
-    let start = start_of(batch, nth);
+    let start = start_of(batch, nth).unwrap_or_default();
     let end = batch.ends.get(nth).copied().unwrap_or_default();
     batch.replies.as_bytes().get(start..end).unwrap_or_default()
 }

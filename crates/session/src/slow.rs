@@ -22,7 +22,7 @@ use node::EffectRequest;
 
 impl Connection {
     pub(super) async fn run_slow(&mut self, slow: Slow) -> Result<(), Ended> {
-        let before = self.work.out.len();
+        let before = self.work.written + self.work.out.len();
         self.run_step(slow).await?;
         if self.work.session.shared().cluster.is_some() {
             self.chase(before).await?;

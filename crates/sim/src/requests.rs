@@ -238,9 +238,10 @@ impl Node {
         let answer = match served {
             Served::Reply(reply) => {
                 waiter.claim.served();
-                match reply.first() {
+                let bytes = reply.into_bytes();
+                match bytes.first() {
                     Some(b'-') => Answer::Refused,
-                    _ => Answer::Done(vec![reply]),
+                    _ => Answer::Done(vec![bytes]),
                 }
             }
             Served::Nothing => Answer::Done(vec![NIL.to_vec()]),

@@ -104,7 +104,7 @@ impl Core {
             "UNBLOCKED force unblock from blocking operation, instance state changed (master -> \
              replica?)",
         ));
-        self.answer_waiter(waiter, Some(reply.into_bytes()));
+        self.answer_waiter(waiter, Some(reply));
     }
 
     /// Waits until a region of this core may be read. `anywhere`: also where it is not led.

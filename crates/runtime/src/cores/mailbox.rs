@@ -87,7 +87,7 @@ pub enum Message {
     /// The reply of a blocked command.
     Served {
         ticket: usize,
-        reply: Vec<u8>,
+        reply: resp::Reply,
     },
     /// A blocked command gave up while somebody looked for its reply: there is none.
     Unserved {

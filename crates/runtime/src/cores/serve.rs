@@ -12,6 +12,7 @@ use std::time::Duration;
 use base::DbIndex;
 use keyspace::View;
 use node::{First, Waiter, attempt_for, only_key};
+use resp::Reply;
 
 use super::lend::Held;
 use super::mailbox::Message;
@@ -158,7 +159,7 @@ impl Core {
             return false;
         };
         waiter.claim.served();
-        self.answer_waiter(waiter, Some(reply));
+        self.answer_waiter(waiter, Some(Reply::over(reply, waiter.protocol)));
         true
     }
 
@@ -172,7 +173,7 @@ impl Core {
         attempt_for(&self.shared.commands, waiter, &command.args(0), view)
     }
 
-    pub(crate) fn answer_waiter(&self, waiter: &Waiter, reply: Option<Vec<u8>>) {
+    pub(crate) fn answer_waiter(&self, waiter: &Waiter, reply: Option<Reply>) {
         if waiter.core == self.id {
             // A session that is gone had its element taken before, as in Redis.
             let _ = self.tickets.deliver(waiter.ticket, Answer::Served(reply));

@@ -24,7 +24,7 @@ pub enum Answer {
     Counted(Box<Counted>),
     Followers(Vec<Followers>),
     /// Reply of a blocked command; `None` if it was cancelled while being served.
-    Served(Option<Vec<u8>>),
+    Served(Option<resp::Reply>),
     /// Rows of a key that was not in memory.
     Fetched(Box<(LoadRequest, Result<Loaded, RowError>)>),
     /// Rows are in the block cache.

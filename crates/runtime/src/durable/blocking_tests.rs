@@ -106,7 +106,7 @@ fn who_finds_nothing_where_another_node_leads_by_now_is_told() {
             let Answer::Served(Some(reply)) = ticket.await else {
                 panic!("another answer");
             };
-            assert!(reply.starts_with(b"-UNBLOCKED "));
+            assert!(reply.as_bytes().starts_with(b"-UNBLOCKED "));
         }
     });
 }

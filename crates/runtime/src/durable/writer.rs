@@ -257,12 +257,12 @@ fn run(log: &dyn LogStore, state: &State) {
                 writes.extend(job.writes);
                 ends.push((writes.len(), job.done));
             }
-            milestone("the log writer wrote the entry");
             if failed.is_none()
                 && let Err(error) = log.write(&writes, sync == LogSync::Always)
             {
                 failed = Some(error.to_string());
             }
+            milestone("the log writer wrote the entry");
             match sync {
                 LogSync::Always => {
                     sync_at = None; // it covers what was written before

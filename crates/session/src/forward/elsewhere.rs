@@ -45,13 +45,13 @@ impl Connection {
         }
     }
 
-    /// While the reply of the command that ran (it begins at `before`) says that the command is for
-    /// somebody else, it is taken there; while nobody leads, it is tried again.
-    pub(crate) async fn chase(&mut self, mut before: usize) -> Result<(), Ended> {
+    /// While the reply of the command that ran says that the command is for somebody else, it is taken there; while
+    /// nobody leads, it is tried again. The reply is behind the first `replied` bytes that the session has to write.
+    pub(crate) async fn chase(&mut self, replied: usize) -> Result<(), Ended> {
         let until = self.work.session.deadline();
         loop {
             // What came before may have been written meanwhile.
-            before = before.min(self.work.out.len());
+            let before = replied.saturating_sub(self.work.written);
             let session = &self.work.session;
             let is_over = Instant::now() > until;
             let address = match self.work.out.not_run_at(before) {
@@ -132,24 +132,21 @@ impl Connection {
             Some(reply) => write_remote(&mut self.work.out, &reply),
             None => {
                 tokio::time::sleep(PAUSE).await;
-                self.say_leader(slot.unwrap_or_default(), address);
+                self.say_leader(slot.unwrap_or_default());
             }
         }
         Ok(())
     }
 
     /// A node did not answer: who leads now?
-    fn say_leader(&mut self, slot: Slot, asked: &str) {
+    fn say_leader(&mut self, slot: Slot) {
         let core = self.work.session.core.clone();
         let Some(cluster) = &core.shared.cluster else {
             return;
         };
         let refusal = match cluster.leads(slot) {
             Leads::Here | Leads::Nobody | Leads::Unassigned => try_again(),
-            Leads::There(address) if address == asked => {
-                Refusal::text_of(format!("MOVED {slot} {asked}"))
-            }
-            Leads::There(address) => Refusal::text_of(format!("MOVED {slot} {address}")),
+            Leads::There(address) => Refusal::NotRun(NotRun::moved(slot, &address)),
         };
         self.work.out.refusal(&refusal);
     }
@@ -169,7 +166,7 @@ impl Connection {
         let taken = session.upstreams().take(address, &introduction).await;
         let Ok(mut upstream) = taken else {
             tokio::time::sleep(PAUSE).await;
-            self.say_leader(slot, address);
+            self.say_leader(slot);
             return Ok(());
         };
         if upstream.send(request).await.is_err() {

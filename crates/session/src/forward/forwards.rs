@@ -220,7 +220,8 @@ impl Forwards {
         let mut start = 0;
         for (&number, &end) in numbers.iter().zip(&batch.ends) {
             let reply = batch.replies.as_bytes().get(start..end).unwrap_or_default();
-            self.on_reply(session, number, Bytes::copy_from_slice(reply));
+            let why = batch.replies.not_run_at(start).cloned();
+            self.on_reply(session, number, Bytes::copy_from_slice(reply), why);
             start = end;
         }
     }
@@ -266,7 +267,8 @@ impl Forwards {
     ) {
         let lost = numbers.get(replies.len()..).unwrap_or_default();
         for (&number, reply) in numbers.iter().zip(replies) {
-            self.on_reply(session, number, reply);
+            let why = not_run(&reply);
+            self.on_reply(session, number, reply, why);
         }
         // The connection ended: a write may have happened. A read is asked again, unless such a
         // write stood behind it: it would see too much.
@@ -292,11 +294,12 @@ impl Forwards {
         }
     }
 
-    fn on_reply(&mut self, session: &Session, number: usize, reply: Bytes) {
+    /// `why`: the command has not run where it was sent.
+    fn on_reply(&mut self, session: &Session, number: usize, reply: Bytes, why: Option<NotRun>) {
         let Some(forward) = self.heads.get_mut(number) else {
             return;
         };
-        match not_run(&reply) {
+        match why {
             Some(NotRun::LeaderChanging(_)) => forward.unready = None,
             Some(NotRun::Unready(_)) => forward.unready = Some(reply),
             Some(NotRun::Moved(moved)) if session.forwards() => {
