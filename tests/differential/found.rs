@@ -36,6 +36,12 @@ pub fn scripts() -> Vec<(&'static str, Vec<Step>)> {
             met_due,
         ),
         (
+            "who watched a key was not told of a value whose time had come before it was set",
+            ["WATCH s1", "SET s1 x PXAT 1", "MULTI", "EXEC"]
+                .map(send)
+                .to_vec(),
+        ),
+        (
             "a blocking command loaded its keys one by one, and each pushed the other out of memory",
             taken_in_turns,
         ),

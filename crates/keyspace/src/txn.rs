@@ -285,11 +285,11 @@ impl<'t> Target<'t> {
                 .and_then(|position| space.dbs[db].table.at(position)?.deadline_ms()),
         };
         if deadline_ms.is_some_and(|at_ms| at_ms <= self.now_ms) {
-            // Due at birth: the key is as good as removed.
+            // Due at birth: the key is as good as removed. Who watches it is told, also if there was none.
             if let Some(position) = self.found {
                 space.discard(db, position, hash);
-                space.changed(db, key, 1);
             }
+            space.changed(db, key, 1);
             return;
         }
         let entry = make(space.birth(deadline_ms, self.tuning, self.now_ms));

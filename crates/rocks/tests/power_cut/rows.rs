@@ -115,7 +115,10 @@ fn child_writes() {
             is_on_disk = true;
         }
         if is_on_disk {
-            fs::write(kept(&place), index.to_string()).unwrap();
+            // By a rename: the process may be killed between any two calls, also of the write.
+            let next = place.join("next");
+            fs::write(&next, index.to_string()).unwrap();
+            fs::rename(next, kept(&place)).unwrap();
         }
     }
 }
