@@ -295,10 +295,11 @@ impl<P: Thin> Table<P> {
         let word = segment.take(position.at as usize);
         self.len -= 1;
         let left = segment.len();
+        let element = self.give(word); // before a table that is empty now begins anew, without weight
         if left < MERGED_LEN / 2 && left.is_multiple_of(16) {
             self.shrink(index);
         }
-        self.give(word)
+        element
     }
 
     /// The element of a word that is no longer in the table.

@@ -29,6 +29,10 @@ unsafe impl Thin for Key {
     fn key<'a>(element: Self::Ref<'a>) -> &'a [u8] {
         element
     }
+
+    fn weight(element: Self::Ref<'_>) -> usize {
+        element.len()
+    }
 }
 
 fn key(n: usize) -> Vec<u8> {
@@ -78,6 +82,26 @@ fn grows_and_shrinks() {
         }
     }
     assert_eq!((table.len(), table.memory_usage()), (0, 0));
+}
+
+#[test]
+fn the_weight_is_that_of_what_is_there() {
+    for count in [1, 10, 100, 1000, 5000] {
+        let mut table = Table::new(7);
+        for _ in 0..2 {
+            let mut weight = 0;
+            for n in 0..count {
+                add(&mut table, &key(n));
+                weight += key(n).len();
+                assert_eq!(table.weight(), weight);
+            }
+            for n in 0..count {
+                drop_key(&mut table, &key(n));
+                weight -= key(n).len();
+                assert_eq!(table.weight(), weight);
+            }
+        }
+    }
 }
 
 #[test]
