@@ -21,8 +21,9 @@ pub enum Refusal {
     Overflow,
     /// Memory limit reached and nothing may be evicted.
     OutOfMemory,
-    /// The command has not run here: it may run elsewhere, or a moment later.
-    NotRun(NotRun),
+    /// The command has not run here: it may run elsewhere, or a moment later. In a box: every command returns a refusal
+    /// or none, and a larger type costs each of them.
+    NotRun(Box<NotRun>),
     /// Any other complete error line, code first: `"ERR value is not an integer or out of range"`.
     Text(Cow<'static, str>),
 }
@@ -36,7 +37,7 @@ pub enum NotRun {
     /// What it needs is on its way to this node.
     Unready(&'static str),
     /// Another node leads the slot.
-    Moved(Box<Moved>),
+    Moved(Moved),
 }
 
 /// Where a slot is led.
@@ -46,12 +47,18 @@ pub struct Moved {
     pub address: String,
 }
 
+impl From<NotRun> for Refusal {
+    fn from(not_run: NotRun) -> Self {
+        Refusal::NotRun(Box::new(not_run))
+    }
+}
+
 impl NotRun {
     pub fn moved(slot: Slot, address: &str) -> NotRun {
-        NotRun::Moved(Box::new(Moved {
+        NotRun::Moved(Moved {
             line: format!("MOVED {slot} {address}"),
             address: address.to_owned(),
-        }))
+        })
     }
 
     pub fn text(&self) -> &str {

@@ -53,7 +53,7 @@ pub fn in_doubt() -> Refusal {
 /// What a client is told whose command surely did not happen: clients try again by themselves,
 /// and find the new leader.
 pub fn try_again() -> Refusal {
-    Refusal::NotRun(NotRun::LeaderChanging(CHANGING))
+    NotRun::LeaderChanging(CHANGING).into()
 }
 
 pub const CHANGING: &str = "TRYAGAIN the leader of this slot is changing";

@@ -137,7 +137,7 @@ impl Reply {
 
     pub fn refusal(&mut self, refusal: &Refusal) {
         if let Refusal::NotRun(not_run) = refusal {
-            self.note_not_run(self.len(), not_run.clone());
+            self.note_not_run(self.len(), NotRun::clone(not_run));
         }
         self.error(refusal.text());
     }

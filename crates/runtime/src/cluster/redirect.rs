@@ -129,12 +129,12 @@ pub enum Leads {
 }
 
 fn moved_to(slot: Slot, address: &str) -> Refusal {
-    Refusal::NotRun(NotRun::moved(slot, address))
+    NotRun::moved(slot, address).into()
 }
 
 /// Sessions do not show this to clients before they have waited for it to end.
 fn unsettled() -> Refusal {
-    Refusal::NotRun(NotRun::LeaderChanging(CHOOSING))
+    NotRun::LeaderChanging(CHOOSING).into()
 }
 
 pub const CHOOSING: &str = "TRYAGAIN a leader for this slot is being chosen";

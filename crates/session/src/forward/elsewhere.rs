@@ -146,7 +146,7 @@ impl Connection {
         };
         let refusal = match cluster.leads(slot) {
             Leads::Here | Leads::Nobody | Leads::Unassigned => try_again(),
-            Leads::There(address) => Refusal::NotRun(NotRun::moved(slot, &address)),
+            Leads::There(address) => NotRun::moved(slot, &address).into(),
         };
         self.work.out.refusal(&refusal);
     }

@@ -115,8 +115,8 @@ pub const SCHEMA_BEHIND: &str = "TRYAGAIN the schema of the request is not known
 /// Why there is no answer about the row.
 fn unanswered(cause: Cause) -> Refusal {
     Refusal::new(match cause {
-        Cause::NotCached => return Refusal::NotRun(NotRun::Unready(NOT_LOADED)),
-        Cause::SchemaBehind => return Refusal::NotRun(NotRun::Unready(SCHEMA_BEHIND)),
+        Cause::NotCached => return NotRun::Unready(NOT_LOADED).into(),
+        Cause::SchemaBehind => return NotRun::Unready(SCHEMA_BEHIND).into(),
         Cause::Closed => {
             "TRYAGAIN the table takes no changes while it, or a field of it, is being dropped; ROW.TABLE OPEN takes that back"
         }
