@@ -91,7 +91,7 @@ fn passed(path: &Path, milestones: &[&str]) -> Vec<(String, Files)> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let found = stacks(&text);
         let is_there = |name: &&str| found.iter().any(|(it, _)| it == name);
-        if milestones.iter().all(|name| is_there(&name)) && text.len() == before {
+        if milestones.iter().all(is_there) && text.len() == before {
             return found;
         }
         before = text.len();
@@ -132,7 +132,7 @@ fn a_durable_set_walks_as_the_page_says() {
 #[test]
 fn a_cluster_set_walks_as_the_page_says() {
     let trio = Trio::start_in(&[], &[("NEOKV_MILESTONES", "milestones")]);
-    let slot = slot_of(b"k").into();
+    let slot = slot_of(b"k");
     let mut always: Option<Files> = None;
     // Heartbeats and snapshots of other regions are on the way, too; not during each of these writes.
     let mut followed = 0;
