@@ -33,7 +33,7 @@ pub struct Later {
 pub struct Reply {
     buffer: Vec<u8>,
     protocol: Protocol,
-    /// Commands that have not run here, by where their replies begin: whoever looks for a better place for them need not
+    /// Commands that have not run here, by where their replies begin, ascending: whoever looks for a better place for them need not
     /// read the bytes.
     not_run: Vec<(usize, NotRun)>,
 }
@@ -94,11 +94,11 @@ impl Reply {
     /// Why the command whose reply begins at `at` has not run here, if it has not.
     #[inline]
     pub fn not_run_at(&self, at: usize) -> Option<&NotRun> {
-        let found = self.not_run.iter().find(|(of, _)| *of == at);
-        found.map(|(_, not_run)| not_run)
+        let found = self.not_run.binary_search_by_key(&at, |(of, _)| *of).ok()?;
+        self.not_run.get(found).map(|(_, not_run)| not_run)
     }
 
-    /// The reply that begins at `at` says that its command has not run.
+    /// The reply that begins at `at`, behind all that were noted before, says that its command has not run.
     pub fn note_not_run(&mut self, at: usize, not_run: NotRun) {
         self.not_run.push((at, not_run));
     }
@@ -366,6 +366,31 @@ fn digit(n: i64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_has_not_run_is_known_as_long_as_its_reply_is_there() {
+        let moved = NotRun::moved(7, "a:1");
+        let mut part = Reply::new(Protocol::Resp2);
+        part.ok();
+        part.refusal(&moved.clone().into());
+        part.refusal(&Refusal::Syntax);
+        let mut whole = Reply::new(Protocol::Resp2);
+        whole.int(1);
+        let from = whole.len();
+        whole.append(&part);
+        let at = from + b"+OK\r\n".len();
+        assert_eq!(whole.not_run_at(at), Some(&moved));
+        let others = (0..whole.len()).filter(|&other| other != at);
+        assert!(others.into_iter().all(|it| whole.not_run_at(it).is_none()));
+
+        whole.truncate(at);
+        whole.ok();
+        assert_eq!(whole.not_run_at(at), None, "another reply is there now");
+        part.buffer_mut().clear();
+        part.ok();
+        part.ok();
+        assert_eq!(part.not_run_at(b"+OK\r\n".len()), None);
+    }
 
     fn both(write: impl Fn(&mut Reply)) -> (String, String) {
         let text = |protocol| {
