@@ -6,7 +6,7 @@ use crate::node::call;
 use crate::sql::{Backend, Lock, Rows, number, text, until};
 
 /// What somebody else does to the database.
-fn edit(rows: &Rows, statement: &str) {
+pub fn edit(rows: &Rows, statement: &str) {
     let url = rows.backend.url.as_str();
     let script = "import sqlite3,sys; d=sqlite3.connect(sys.argv[1],timeout=30); d.execute(sys.argv[2]); d.commit()";
     let words = if let Some(path) = url.strip_prefix("sqlite://") {

@@ -20,3 +20,4 @@ mod remade;
 mod sparing;
 mod sql;
 mod undone;
+mod written;

@@ -134,7 +134,7 @@ impl Server {
                     .args(MARIADB_SMALL)
                     .args([
                         "--skip-networking",
-                        "--innodb-flush-log-at-trx-commit=2",
+                        "--innodb-flush-log-at-trx-commit=1",
                         "--character-set-server=latin1",
                         "--collation-server=latin1_swedish_ci",
                     ]);

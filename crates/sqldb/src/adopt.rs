@@ -38,6 +38,7 @@ pub(crate) async fn check(
     conn: &mut Conn,
     table: &Table,
 ) -> Result<(), Fault> {
+    conn.require_durable()?;
     let dialect = database.pool.target.dialect();
     let columns = columns(database, conn, table).await?;
     let name = &table.sql_name;

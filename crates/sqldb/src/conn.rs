@@ -23,6 +23,8 @@ pub(crate) enum Target {
 
 pub(crate) struct Conn {
     wire: Wire,
+    /// Why what is committed here may be lost, and what to do about it.
+    weakness: Option<String>,
     /// For one statement, on this side.
     pub(crate) timeout: Duration,
     /// Statements with parameters so far.
@@ -83,9 +85,18 @@ impl Target {
             Target::MySql(options) => Box::pin(crate::mysql::connect(options, limits)),
             Target::Sqlite(options) => Box::pin(crate::sqlite::connect(options, limits)),
         };
+        let connecting = async {
+            let mut wire = connecting.await?;
+            let weakness = match self {
+                Target::MySql(_) if limits.durable => crate::mysql::weakness(&mut wire).await?,
+                _ => None,
+            };
+            Ok((wire, weakness))
+        };
         match tokio::time::timeout(limits.connect, connecting).await {
-            Ok(wire) => Ok(Conn {
-                wire: wire?,
+            Ok(connected) => connected.map(|(wire, weakness)| Conn {
+                wire,
+                weakness,
                 // The database's own limit comes first, and says more.
                 timeout: limits.statement + limits.statement / 4 + Duration::from_millis(200),
                 sent: 0,
@@ -99,6 +110,14 @@ impl Target {
 }
 
 impl Conn {
+    /// Before anything is written: whether a commit that is answered is on disk.
+    pub(crate) fn require_durable(&self) -> Result<(), Fault> {
+        match &self.weakness {
+            Some(why) => Err(Fault::Unfit(why.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// A statement with parameters, for its effect: how many rows it touched, as the database counts.
     pub(crate) async fn execute(
         &mut self,

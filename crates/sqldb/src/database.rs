@@ -29,6 +29,8 @@ pub struct Limits {
     pub rows: usize,
     /// Most bytes of values in one statement. MariaDB takes no packet above 16 MB by default.
     pub bytes: usize,
+    /// Rows are written only where an answered commit is on disk. `durability=relaxed` in a URL takes it back.
+    pub durable: bool,
 }
 
 impl Default for Limits {
@@ -40,7 +42,24 @@ impl Default for Limits {
             shape: Duration::from_secs(600),
             rows: 1000,
             bytes: 4 * 1024 * 1024,
+            durable: true,
         }
+    }
+}
+
+/// A word of ours in the query of a URL, that no driver is shown.
+const RELAXED: &str = "durability=relaxed";
+
+/// The URL as drivers know it, and whether it had our word.
+fn without_relaxed(url: &str) -> (String, bool) {
+    let Some((place, query)) = url.split_once('?') else {
+        return (url.to_owned(), false);
+    };
+    let rest: Vec<&str> = query.split('&').filter(|pair| *pair != RELAXED).collect();
+    let relaxed = rest.len() < query.split('&').count();
+    match rest.is_empty() {
+        true => (place.to_owned(), relaxed),
+        false => (format!("{place}?{}", rest.join("&")), relaxed),
     }
 }
 
@@ -76,7 +95,10 @@ impl std::fmt::Debug for Database {
 
 impl Database {
     /// For `postgres://`, `mysql://` or `sqlite://`. Does not connect yet: a node starts while its database is away.
-    pub fn open(url: &str, limits: Limits) -> Result<Database, Error> {
+    pub fn open(url: &str, mut limits: Limits) -> Result<Database, Error> {
+        let (url, relaxed) = without_relaxed(url);
+        limits.durable &= !relaxed;
+        let url = url.as_str();
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         let unfit = |error: sqlx::Error| Error::Unfit(format!("the URL is not valid: {error}"));
         let target = match scheme {

@@ -261,6 +261,7 @@ async fn transact(
     rows: &[&Flush],
     is_meant: Meant<'_>,
 ) -> Result<Vec<Flushed>, Fault> {
+    conn.require_durable()?;
     conn.say(names.dialect.begin()).await?;
     let keys = rows.iter().map(|row| row.key.as_str());
     let there = versions(conn, names.lock(keys)).await?;

@@ -52,6 +52,31 @@ pub(crate) async fn connect(options: &MySqlConnectOptions, limits: &Limits) -> R
     Ok(wire)
 }
 
+/// Whether an answered commit is on disk. It depends on settings of the whole server that no session can change, so rows are
+/// not written there until they are right, unless the URL says `durability=relaxed`.
+pub(crate) async fn weakness(wire: &mut Wire) -> Result<Option<String>, Fault> {
+    let sql = "SELECT CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS SIGNED), \
+               CAST(@@GLOBAL.log_bin AS SIGNED), CAST(@@GLOBAL.sync_binlog AS SIGNED)";
+    let told = wire.fetch(sql, Vec::new(), &[Want::Int; 3]).await?;
+    let mut numbers = told.into_iter().flatten().map(Cell::into_int);
+    let mut number = || numbers.next().unwrap_or(Ok(0)).map_err(Fault::Unfit);
+    let (flush, binlog, sync) = (number()?, number()?, number()?);
+    let set = if flush != 1 {
+        format!(
+            "innodb_flush_log_at_trx_commit is {flush}: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
+        )
+    } else if binlog != 0 && sync != 1 {
+        // A crash rolls back a transaction whose events the log has lost.
+        format!("sync_binlog is {sync}: SET GLOBAL sync_binlog = 1")
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(format!(
+        "this server answers commits before they are on disk, so rows are not written to it. Its {set}, and in its \
+         configuration file; or accept that its crash loses rows: add durability=relaxed to the URL of the backend"
+    )))
+}
+
 type Query<'q> = sqlx::query::Query<'q, MySql, sqlx::mysql::MySqlArguments>;
 
 pub(crate) fn bound<'q>(sql: &'q str, params: Vec<Param<'q>>) -> Query<'q> {

@@ -10,6 +10,11 @@ use crate::database::Limits;
 use crate::error::{Fault, Sort, fault};
 use crate::wire::{Wire, cell};
 
+/// "SQL has it" shall mean on disk. With `off` a commit is answered before that; every other value waits at least for the
+/// disk of this server, and how many standbys it waits for besides is the operator's choice: it stays.
+const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+     WHERE current_setting('synchronous_commit') = 'off'";
+
 pub(crate) async fn connect(options: &PgConnectOptions, limits: &Limits) -> Result<Wire, Fault> {
     let options = options.clone().application_name("neokv");
     let options = options.disable_statement_logging();
@@ -21,7 +26,8 @@ pub(crate) async fn connect(options: &PgConnectOptions, limits: &Limits) -> Resu
         "SET statement_timeout = {limit}; \
          SET idle_in_transaction_session_timeout = {limit}; \
          SET default_transaction_isolation = 'read committed'; \
-         SET default_transaction_read_only = off"
+         SET default_transaction_read_only = off; \
+         {DURABLE}"
     );
     wire.say(&settings).await?;
     Ok(wire)

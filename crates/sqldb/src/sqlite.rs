@@ -23,8 +23,9 @@ pub(crate) async fn connect(
         .clone()
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // "SQL has it" shall mean on disk.
-        .synchronous(SqliteSynchronous::Full)
+        // "SQL has it" shall mean on disk; `Extra` also where the file system has no shared memory for WAL and SQLite
+        // keeps its rollback journal.
+        .synchronous(SqliteSynchronous::Extra)
         .busy_timeout(limits.statement)
         .statement_cache_capacity(32)
         .disable_statement_logging();
