@@ -15,6 +15,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("rdb", &["base"]),
     ("keyspace", &["base", "table", "rdb"]),
     ("command", &["base", "resp", "table", "keyspace"]),
+    ("acl", &["base", "resp", "command"]),
     ("replica", &["base"]),
     ("meta", &["base"]),
     (
@@ -111,7 +112,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
 
 /// The pure crates, and everything from outside that may be linked into them, however deep.
 const PURE: &[&str] = &[
-    "base", "resp", "rdb", "keyspace", "command", "replica", "meta", "table", "node",
+    "base", "resp", "rdb", "keyspace", "command", "acl", "replica", "meta", "table", "node",
 ];
 const PURE_MAY_LINK: &[&str] = &[
     "bitflags",
@@ -126,6 +127,19 @@ const PURE_MAY_LINK: &[&str] = &[
     "itoa",
     // digests of rows
     "xxhash-rust",
+    // SHA-256 of passwords, and what it is made of; the last one asks the CPU what it can
+    "sha2",
+    "block-buffer",
+    "crypto-common",
+    "digest",
+    "generic-array",
+    "typenum",
+    "cfg-if",
+    "cpufeatures",
+    "libc",
+    "version_check",
+    // comparisons that take the same time
+    "subtle",
     // sqlx turns on this feature of bitflags, for all who link it
     "serde",
     "serde_core",

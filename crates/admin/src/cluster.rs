@@ -9,7 +9,7 @@ mod topology;
 
 use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT};
-use command::{Arity, CommandSpec, Flags, Group};
+use command::{Arity, Categories, CommandSpec, Flags, Group};
 use resp::{Args, Reply};
 use runtime::cluster::Cluster;
 use session::Session;
@@ -298,7 +298,7 @@ pub const SPECS: &[SessionCommand] = &[
             flags: FAST,
             since: "3.0.0",
             summary: "Lets replicas that do not lead answer this session's reads.",
-            categories: Some(&["@connection"]),
+            categories: Some(Categories::CONNECTION),
             ..CLUSTER
         },
         run: SessionRun::Now(readonly),
@@ -310,7 +310,7 @@ pub const SPECS: &[SessionCommand] = &[
             flags: FAST,
             since: "3.0.0",
             summary: "Ends READONLY.",
-            categories: Some(&["@connection"]),
+            categories: Some(Categories::CONNECTION),
             ..CLUSTER
         },
         run: SessionRun::Now(readwrite),
@@ -322,7 +322,7 @@ pub const SPECS: &[SessionCommand] = &[
             flags: Flags::FAST,
             since: "3.0.0",
             summary: "Lets the next command run where a slot is moving to.",
-            categories: Some(&["@connection"]),
+            categories: Some(Categories::CONNECTION),
             ..CLUSTER
         },
         run: SessionRun::Now(asking),

@@ -4,7 +4,7 @@ mod key_specs;
 mod listing;
 
 use base::{Refusal, glob};
-use command::{Arity, CommandSpec};
+use command::{Arity, Categories, CommandSpec};
 use resp::{Args, Reply};
 use session::Session;
 use session::SessionCommand;
@@ -13,7 +13,7 @@ use session::SessionRun;
 use super::specs::{self, ANYTIME, SERVER, sub};
 
 const ABOUT_COMMANDS: CommandSpec = CommandSpec {
-    categories: Some(&["@connection"]),
+    categories: Some(Categories::CONNECTION),
     ..SERVER
 };
 
@@ -178,14 +178,9 @@ fn list(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
             if args.is(3, "MODULE") {
                 Vec::new()
             } else if args.is(3, "ACLCAT") {
-                let category = args.at(4).to_ascii_lowercase();
+                let category = Categories::named(args.at(4)).unwrap_or(Categories::empty());
                 every()
-                    .filter(|spec| {
-                        let categories = listing::categories(spec);
-                        categories
-                            .iter()
-                            .any(|known| known.trim_start_matches('@').as_bytes() == category)
-                    })
+                    .filter(|spec| spec.acl_categories().intersects(category))
                     .map(|spec| spec.name)
                     .collect()
             } else if args.is(3, "PATTERN") {

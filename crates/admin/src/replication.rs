@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use base::{Refusal, Slot};
-use command::{Arity, CommandSpec, Flags, Group, Traits};
+use command::{Arity, Categories, CommandSpec, Flags, Group, Traits};
 use resp::{Args, Reply};
 use runtime::cores::{Followers, FollowersStanding, NOWHERE, Place};
 use session::Later;
@@ -52,7 +52,7 @@ pub const SPECS: &[SessionCommand] = &[
             since: "3.0.0",
             summary: "Waits until so many replicas have the session's writes, and returns how many do.",
             traits: Traits::ENDS_WITH_CLIENT,
-            categories: Some(&["@connection"]),
+            categories: Some(Categories::CONNECTION),
             tips: &["request_policy:all_shards", "response_policy:agg_min"],
             ..GENERIC
         },
@@ -67,7 +67,7 @@ pub const SPECS: &[SessionCommand] = &[
             since: "7.2.0",
             summary: "Waits until the session's writes are on disk, here and at so many replicas; returns where they are.",
             traits: Traits::ENDS_WITH_CLIENT,
-            categories: Some(&["@connection"]),
+            categories: Some(Categories::CONNECTION),
             tips: &["request_policy:all_shards", "response_policy:agg_min"],
             ..GENERIC
         },

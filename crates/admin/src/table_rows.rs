@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use base::{Refusal, SLOT_COUNT};
-use command::{Arity, CommandSpec, Flags, Group, Keys, Run};
+use command::{Arity, CommandSpec, Flags, Group, Keys, Run, Traits};
 use resp::{Args, Reply};
 use runtime::cores::NOWHERE;
 use runtime::now_ms;
@@ -41,6 +41,7 @@ pub const SPECS: &[SessionCommand] = &[
             syntax: "table cursor:string [COUNT count] [FIELDS <numfields field...>]",
             arity: Arity::AtLeast(3),
             flags: Flags::READONLY.union(Flags::NO_MULTI),
+            traits: Traits::READS_TABLE,
             complexity: "O(N) for N rows returned; one SELECT",
             summary: "Walks through the rows of a table, cached or not, each exactly once.",
             ..ROW

@@ -60,6 +60,9 @@ bitflags::bitflags! {
         const ALWAYS_TOUCHES = 1 << 8;
         /// It answers how many keys the database has, which the regions' statistics tell too.
         const COUNTS_DATABASE = 1 << 9;
+        /// Argument 1 names a table of SQL, and it reads any of its rows: a user needs the right to
+        /// read all of `table:*`.
+        const READS_TABLE = 1 << 10;
     }
 }
 

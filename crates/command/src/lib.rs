@@ -11,18 +11,22 @@
 //! Commands that are about the session or the server itself (`CLIENT`, `CONFIG`, `MULTI` …) have
 //! their specifications and functions in the `server` crate, in the same shape.
 
+mod category;
 pub mod family;
 mod flags;
 mod key_use;
 mod keys;
 mod on_row;
 mod spec;
+mod specs;
 pub mod syntax;
 pub mod table;
 
+pub use category::Categories;
 pub use flags::{Flags, Group, Traits};
 pub use key_use::{KeyUse, KeyUses};
 pub use keys::{Keys, KeysError, OtherDatabase};
 pub use on_row::{OnRow, RowGrowth, RowReadFn, RowValuesFn, RowWriteFn, call};
 pub use spec::{Arity, Attempt, Block, CommandSpec, Merge, Nil, Run, Secrets, TimeoutAt, WaitOn};
+pub use specs::Specs;
 pub use table::{Table, wrong_arity};

@@ -4,7 +4,7 @@ use base::{DbIndex, Refusal, number};
 use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
-use crate::{Flags, Group, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Traits};
+use crate::{Categories, Flags, Group, KeyUses, Keys, OnRow, OtherDatabase, RowGrowth, Traits};
 
 /// A command, or a subcommand of one (`name` then is `"object|encoding"`).
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct CommandSpec {
     pub key_uses: KeyUses,
     pub group: Group,
     /// The ACL categories that say what it is about, if they are not those of its group.
-    pub categories: Option<&'static [&'static str]>,
+    pub categories: Option<Categories>,
     /// What a client that routes commands itself should know, in Redis' words:
     /// `nondeterministic_output` and `nondeterministic_output_order`: the same data gives other
     /// replies, or other orders. `request_policy` and `response_policy`: which nodes of a cluster to

@@ -73,7 +73,6 @@ mod row_needs;
 mod run;
 mod serve_after;
 mod serve_lines;
-mod specs;
 mod waiters;
 mod weight;
 mod write_back;
@@ -81,6 +80,7 @@ mod write_back;
 pub use audience::{Audience, Nobody};
 pub use batch::{Batch, BatchBox};
 pub use catalogue::Catalogue;
+pub use command::Specs;
 pub use command_list::{CommandList, clear_room};
 pub use context::{Context, Executing, Host, Seeds};
 pub use effect_batch::{BatchOutcome, EffectBatch, begin_entry, open_space, state_row};
@@ -120,7 +120,6 @@ pub use row_needs::{full_refusal, lacks_room, refusal_of};
 pub use run::{Absent, Access, Again, Cold, Ran};
 pub use serve_after::awaited_keys;
 pub use serve_lines::First;
-pub use specs::Specs;
 pub use waiters::{
     Claim, Interest, Interests, Waiter, Watch, WatchFlag, attempt_for, nil, only_key,
 };

@@ -1,7 +1,7 @@
 //! One command as COMMAND INFO and COMMAND DOCS give it.
 
 use command::syntax::{self, Argument, Kind};
-use command::{CommandSpec, Flags, Group, Keys, Run};
+use command::{CommandSpec, Flags, Keys};
 use resp::Reply;
 
 use super::key_specs;
@@ -34,7 +34,8 @@ pub fn info(command: &CommandSpec, reply: &mut Reply) {
         .iter()
         .filter(|(flag, _)| command.flags.contains(*flag))
         .map(|(_, name)| *name);
-    let mut flags: Vec<&str> = is_listed_as_write(command)
+    let mut flags: Vec<&str> = command
+        .is_listed_as_write()
         .then_some("write")
         .into_iter()
         .chain(named)
@@ -56,9 +57,11 @@ pub fn info(command: &CommandSpec, reply: &mut Reply) {
     reply.int(first);
     reply.int(last);
     reply.int(step);
-    let categories = categories(command);
+    let categories: Vec<&str> = command.acl_categories().names().collect();
     reply.set(categories.len());
-    categories.iter().for_each(|name| reply.simple(name));
+    categories
+        .iter()
+        .for_each(|name| reply.simple(&format!("@{name}")));
     reply.set(command.tips.len());
     command
         .tips
@@ -67,61 +70,6 @@ pub fn info(command: &CommandSpec, reply: &mut Reply) {
     key_specs::write(command, reply);
     reply.array(command.subcommands.len());
     command.subcommands.iter().for_each(|sub| info(sub, reply));
-}
-
-fn is_listed_as_write(command: &CommandSpec) -> bool {
-    command.is_write() || command.flags.contains(Flags::LISTED_AS_WRITE)
-}
-
-/// The ACL categories of a command.
-pub fn categories(command: &CommandSpec) -> Vec<&'static str> {
-    let has = |flag: Flags| command.flags.contains(flag);
-    let kinds = kinds(command);
-    let is_admin = has(Flags::ADMIN) || has(Flags::ADMIN_CATEGORY);
-    let is_key = kinds.contains(&"@keyspace");
-    let mut list: Vec<&str> = Vec::new();
-    let mut add = |name, set: bool| {
-        if set {
-            list.push(name);
-        }
-    };
-    add("@keyspace", is_key);
-    add("@write", is_listed_as_write(command));
-    add("@read", has(Flags::READONLY));
-    kinds
-        .iter()
-        .for_each(|&name| add(name, name != "@keyspace"));
-    add("@pubsub", has(Flags::PUBSUB));
-    add("@admin", is_admin);
-    add("@fast", has(Flags::FAST));
-    add("@slow", !has(Flags::FAST));
-    add("@blocking", has(Flags::BLOCKING));
-    add("@dangerous", is_admin || has(Flags::DANGEROUS));
-    list
-}
-
-/// The categories that say what a command is about: mostly its group.
-fn kinds(command: &CommandSpec) -> &'static [&'static str] {
-    if let Some(categories) = command.categories {
-        return categories;
-    }
-    if matches!(command.run, Run::Container) {
-        return &[];
-    }
-    match command.group {
-        Group::Generic => &["@keyspace"],
-        Group::String => &["@string"],
-        Group::Bitmap => &["@bitmap"],
-        Group::Hash => &["@hash"],
-        Group::List => &["@list"],
-        Group::Set => &["@set"],
-        Group::SortedSet => &["@sortedset"],
-        Group::Row => &["@row"],
-        Group::Transactions => &["@transaction"],
-        Group::Connection => &["@connection"],
-        Group::Scripting => &["@scripting"],
-        Group::Cluster | Group::Server => &[],
-    }
 }
 
 /// The value of a COMMAND DOCS entry.

@@ -19,7 +19,7 @@ mod status;
 
 pub use status::section;
 
-use command::{Arity, CommandSpec, Flags, Group};
+use command::{Arity, Categories, CommandSpec, Flags, Group};
 use resp::{Args, Reply};
 
 use base::Refusal;
@@ -43,6 +43,7 @@ const SINCE: &str = "1.0.0";
 /// A session command about tables.
 const TABLES: CommandSpec = CommandSpec {
     group: Group::Row,
+    categories: Some(Categories::TABLE),
     ..SERVER
 };
 

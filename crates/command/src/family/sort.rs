@@ -10,7 +10,7 @@ use base::{Atom, Refusal, number};
 use keyspace::{List, Txn, Value, ValueRef, View};
 use resp::{Args, Reply};
 
-use crate::{Arity, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
+use crate::{Arity, Categories, CommandSpec, Flags, Group, KeyUse, KeyUses, Keys, Run, Traits};
 
 const BASE: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
@@ -31,7 +31,11 @@ pub const SPECS: &[CommandSpec] = &[
             .union(Flags::DANGEROUS),
         summary: "Sorts the elements of a list, set or sorted set; returns or stores them.",
         key_uses: KeyUses::FirstAndRest(KeyUse::Reads, KeyUse::Overwrites),
-        categories: Some(&["@set", "@sortedset", "@list"]),
+        categories: Some(
+            Categories::SET
+                .union(Categories::SORTED_SET)
+                .union(Categories::LIST),
+        ),
         ..BASE
     },
     CommandSpec {
@@ -44,7 +48,11 @@ pub const SPECS: &[CommandSpec] = &[
             .union(Flags::DANGEROUS),
         since: "7.0.0",
         summary: "Sorts the elements of a list, set or sorted set and returns them.",
-        categories: Some(&["@set", "@sortedset", "@list"]),
+        categories: Some(
+            Categories::SET
+                .union(Categories::SORTED_SET)
+                .union(Categories::LIST),
+        ),
         ..BASE
     },
 ];

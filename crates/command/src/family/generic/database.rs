@@ -5,7 +5,9 @@ use keyspace::{Txn, View};
 use resp::{Args, Reply};
 
 use super::parse_db;
-use crate::{Arity, CommandSpec, Flags, Group, Keys, Merge, OtherDatabase, Run, Traits};
+use crate::{
+    Arity, Categories, CommandSpec, Flags, Group, Keys, Merge, OtherDatabase, Run, Traits,
+};
 
 const BASE: CommandSpec = CommandSpec {
     keys: Keys::Everything,
@@ -46,7 +48,7 @@ pub const SPECS: &[CommandSpec] = &[
         summary: "Counts the keys of the database.",
         traits: Traits::COUNTS_DATABASE,
         merge: Merge::Sum,
-        categories: Some(&["@keyspace"]),
+        categories: Some(Categories::KEYSPACE),
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         ..BASE
     },
@@ -59,7 +61,7 @@ pub const SPECS: &[CommandSpec] = &[
         group: Group::Server,
         complexity: "O(1); memory is freed in the background",
         summary: "Removes all keys of the database.",
-        categories: Some(&["@keyspace"]),
+        categories: Some(Categories::KEYSPACE),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..BASE
     },
@@ -72,7 +74,7 @@ pub const SPECS: &[CommandSpec] = &[
         group: Group::Server,
         complexity: "O(1); memory is freed in the background",
         summary: "Removes all keys of all databases.",
-        categories: Some(&["@keyspace"]),
+        categories: Some(Categories::KEYSPACE),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..BASE
     },
@@ -87,7 +89,7 @@ pub const SPECS: &[CommandSpec] = &[
         complexity: "O(N) for N keys watched or waited for",
         summary: "Exchanges two databases.",
         other_database: OtherDatabase::Whole,
-        categories: Some(&["@keyspace"]),
+        categories: Some(Categories::KEYSPACE),
         ..BASE
     },
 ];

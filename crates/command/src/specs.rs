@@ -1,6 +1,6 @@
 //! All command specifications in one table, each with the number by which statistics know it.
 
-use command::{CommandSpec, Table};
+use crate::{CommandSpec, Table};
 
 pub struct Specs {
     pub table: Table,
@@ -49,6 +49,22 @@ impl Specs {
     #[inline]
     pub fn spec(&self, stat: usize) -> &CommandSpec {
         self.specs.get(stat).unwrap_or(&self.specs[0])
+    }
+
+    /// The statistics number of the command called `name` (a subcommand: `config|get`), in any case. Internal ones are not found.
+    pub fn named(&self, name: &[u8]) -> Option<usize> {
+        let head = name.split(|&byte| byte == b'|').next()?;
+        let base = usize::from(*self.stat_base.get(self.table.find(head)?)?);
+        let last = base + self.spec(base).subcommands.len();
+        (base..=last).find(|&stat| {
+            let spec = self.spec(stat);
+            !spec.is_internal() && spec.name.as_bytes().eq_ignore_ascii_case(name)
+        })
+    }
+
+    /// The statistics numbers of a command's subcommands.
+    pub fn subcommands_of(&self, stat: usize) -> std::ops::Range<usize> {
+        stat + 1..stat + 1 + self.spec(stat).subcommands.len()
     }
 
     /// Every command with its statistics number, subcommands behind their container.
