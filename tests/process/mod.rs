@@ -23,7 +23,7 @@ struct Start {
 }
 
 /// Gives a command its arguments, for a port.
-type Arguments = dyn Fn(&mut Command, u16);
+type Arguments = dyn Fn(&mut Command, u16) + Send + Sync;
 
 impl Server {
     /// The binary of this workspace, in memory, on `shards` cores.
@@ -34,7 +34,7 @@ impl Server {
     /// As [`Server::neokv`], with other settings.
     pub fn neokv_with(shards: usize, settings: &[&str]) -> Server {
         let settings = owned(settings);
-        Server::start(env!("CARGO_BIN_EXE_neokv"), move |command, port| {
+        Server::start(&binary(), move |command, port| {
             command
                 .args(["server", "--engine", "memory"])
                 .args(["--redis-port", &port.to_string(), "--http-port", "0"])
@@ -58,16 +58,27 @@ impl Server {
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        Server::start(env!("CARGO_BIN_EXE_neokv"), move |command, port| {
-            command
-                .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
-                .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
-                .args(["--http-port", "0", "--enable-debug-command", "yes"])
-                .args(["--block-cache-size", "64mb"])
-                .args(["--num-shards", &shards.to_string()])
-                .args(&settings)
-                .envs(environment.iter().cloned());
+        Server::start(&binary(), move |command, port| {
+            durable_arguments(command, port, shards, &settings);
+            command.envs(environment.iter().cloned());
         })
+    }
+
+    /// As [`Server::durable`], in a shell that allows so many descriptors.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn durable_with_descriptors(shards: usize, settings: &[&str], most: u32) -> Server {
+        let settings = owned(settings);
+        Server::start("sh", move |command, port| {
+            let script = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+            command.args(["-c", &script, &binary()]);
+            durable_arguments(command, port, shards, &settings);
+        })
+    }
+
+    /// The process.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Debian's redis-server, the oracle. `None` if it is not installed, which CI does not accept.
@@ -96,7 +107,10 @@ impl Server {
         is_7_0("redis-server").then_some(server)
     }
 
-    fn start(program: &str, arguments: impl Fn(&mut Command, u16) + 'static) -> Server {
+    fn start(
+        program: &str,
+        arguments: impl Fn(&mut Command, u16) + Send + Sync + 'static,
+    ) -> Server {
         let start = Start {
             program: program.into(),
             arguments: Box::new(arguments),
@@ -205,6 +219,22 @@ pub fn is_7_0(program: &str) -> bool {
         eprintln!("SKIPPED: {text}");
     }
     is_it
+}
+
+/// The binary of this workspace, or another to compare with.
+fn binary() -> String {
+    let other = std::env::var("NEOKV_TESTED_BINARY");
+    other.unwrap_or_else(|_| env!("CARGO_BIN_EXE_neokv").into())
+}
+
+fn durable_arguments(command: &mut Command, port: u16, shards: usize, settings: &[String]) {
+    command
+        .args(["server", "--engine", "rocksdb", "--data-dir", "data"])
+        .args(["--redis-port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--http-port", "0", "--enable-debug-command", "yes"])
+        .args(["--block-cache-size", "64mb"])
+        .args(["--num-shards", &shards.to_string()])
+        .args(settings);
 }
 
 fn owned(settings: &[&str]) -> Vec<String> {

@@ -29,8 +29,6 @@ use tonic::body::Body;
 use super::rows::{self, Rows};
 use super::{LAST_CALLS, metrics};
 
-/// Connections at a time; more wait to be accepted.
-const CONNECTIONS: usize = 1024;
 /// Calls at a time on one connection.
 const CALLS: u32 = 256;
 /// Of all headers of a call.
@@ -56,7 +54,9 @@ pub async fn run(
         shared,
     });
     let graceful = Arc::new(GracefulShutdown::new());
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    // More connections wait to be accepted.
+    let connections = site.shared.settings.current().descriptors.http;
+    let room = Arc::new(Semaphore::new(connections));
     let accepting: Vec<_> = listeners
         .into_iter()
         .map(|listener| {

@@ -77,8 +77,9 @@ fn start(flags: &config::Given) -> ExitCode {
 }
 
 /// Until the node is asked to stop. In one line why it did not start.
-fn serve(settings: server::Settings) -> Result<(), String> {
+fn serve(mut settings: server::Settings) -> Result<(), String> {
     greeting::before(&settings);
+    settings.fit_descriptors()?;
     let node = engine::start(settings)?;
     server::on_signals(node.server.shared().clone())
         .map_err(|error| format!("cannot listen to signals: {error}"))?;

@@ -1,5 +1,6 @@
 //! New connections of clients: refused, or a session each.
 
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,13 @@ from the outside.\r\n";
 fn on_connection(core: &Rc<Core>, runs: &Arc<SessionRuns>, stream: TcpStream) {
     core.refresh_settings();
     let settings = core.settings().clone();
-    let refusal = if core.shared.clients.count() >= settings.maxclients {
+    // The system gives the lowest descriptor that is free: one of the last says how few are left, whatever took the others.
+    let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or_default();
+    let is_last = descriptor >= settings.descriptors.clients_below;
+    let clients = &core.shared.clients;
+    let has_room = clients.count() < settings.maxclients
+        && clients.strangers() < settings.maxclients.div_ceil(2);
+    let refusal = if is_last || !has_room {
         Some("-ERR max number of clients reached\r\n")
     } else if settings.protected_mode
         && settings.requirepass.is_empty()

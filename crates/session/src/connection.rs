@@ -3,7 +3,7 @@
 //! Buffers are borrowed from the core while there is something in them; a session that is idle, or waits for the log, has
 //! none.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,8 +70,12 @@ enum Stopped {
     Broken,
 }
 
-/// Serves one connection to its end.
-pub async fn serve(core: Rc<Core>, runs: Arc<SessionRuns>, stream: TcpStream) {
+/// Serves one connection to its end. It counts as a client from the call on, before its task runs.
+pub fn serve(
+    core: Rc<Core>,
+    runs: Arc<SessionRuns>,
+    stream: TcpStream,
+) -> impl Future<Output = ()> {
     let address = |address: io::Result<std::net::SocketAddr>| {
         address.map_or_else(|_| "?:0".into(), |address| address.to_string())
     };
@@ -85,7 +89,8 @@ pub async fn serve(core: Rc<Core>, runs: Arc<SessionRuns>, stream: TcpStream) {
     client
         .fd
         .store(std::os::fd::AsRawFd::as_raw_fd(&stream), Ordering::Relaxed);
-    run(core, runs, client, Socket::Tcp(stream)).await;
+    let (registered, connection) = open(core, runs, client, Socket::Tcp(stream));
+    run(registered, connection)
 }
 
 /// Serves one connection of the node itself to its end.
@@ -102,17 +107,18 @@ pub async fn serve_internal(
     let Ok(stream) = stream else { return };
     let id = core.shared.clients.next_id();
     let client = Client::internal(id, for_whom, core.id, core.now_ms());
-    run(core, runs, Arc::new(client), Socket::Unix(stream)).await;
+    let (registered, connection) = open(core, runs, Arc::new(client), Socket::Unix(stream));
+    run(registered, connection).await;
 }
 
-async fn run(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>, socket: Socket) {
+fn open(
+    core: Rc<Core>,
+    runs: Arc<SessionRuns>,
+    client: Arc<Client>,
+    socket: Socket,
+) -> (Registered, Connection) {
     let registered = Registered::new(&core, client.clone());
-    poll_fn(|cx| {
-        client.set_waker(cx.waker().clone());
-        Poll::Ready(())
-    })
-    .await;
-    let mut connection = Connection {
+    let connection = Connection {
         socket,
         input: Input {
             buffer: Vec::new(),
@@ -134,6 +140,16 @@ async fn run(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>, socket
             written: 0,
         },
     };
+    connection.work.session.publish();
+    (registered, connection)
+}
+
+async fn run(registered: Registered, mut connection: Connection) {
+    poll_fn(|cx| {
+        registered.client.set_waker(cx.waker().clone());
+        Poll::Ready(())
+    })
+    .await;
     let Err(Ended) = connection.run().await;
     drop(registered);
 }
@@ -263,7 +279,14 @@ impl Connection {
                 Some(n) => {
                     core.stats().net_input_bytes.add(n as u64);
                     let limit = core.settings().client_query_buffer_limit;
-                    if limit > 0 && self.input.buffer.len() > limit {
+                    let queued = self.work.session.multi.as_ref();
+                    let queued = queued.map_or(0, |multi| multi.size_bytes());
+                    if limit > 0 && self.input.buffer.len() + queued > limit {
+                        tracing::warn!(
+                            addr = %client.addr,
+                            id = client.id,
+                            "Closing client that reached max query buffer length"
+                        );
                         return Err(Ended);
                     }
                     return Ok(());
@@ -426,18 +449,22 @@ impl Input {
         is_drained
     }
 
-    /// Makes room to read into: the core's buffer, or as much as the announced string needs, at once:
-    /// room that is not used yet costs nothing, growing a long buffer copies it.
+    /// Makes room to read into: the core's buffer, and then for a long string as much again as is there. What a client only
+    /// announces takes no memory, and each byte is copied about once.
     pub(super) fn make_room(&mut self, core: &Core) {
         if self.buffer.capacity() == 0 {
             self.buffer = core.take_buffer();
             return;
         }
-        let spare = self.buffer.capacity() - self.buffer.len();
-        if self.needed > READ_BYTES {
-            self.buffer.reserve_exact(self.needed);
-        } else if spare < READ_BYTES / 4 {
-            self.buffer.reserve(READ_BYTES);
+        let here = self.buffer.len();
+        if self.buffer.capacity() - here >= READ_BYTES / 4 {
+            return;
+        }
+        match self.needed > READ_BYTES {
+            true => self
+                .buffer
+                .reserve_exact(self.needed.min(here).max(READ_BYTES)),
+            false => self.buffer.reserve(READ_BYTES),
         }
     }
 }

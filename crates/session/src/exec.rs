@@ -51,6 +51,11 @@ impl Multi {
         self.heads.is_empty()
     }
 
+    /// Bytes of the queued commands.
+    pub fn size_bytes(&self) -> usize {
+        self.commands.size_bytes()
+    }
+
     /// Calls `run` with every command.
     pub(super) fn each(&self, mut run: impl FnMut(&Args<'_>)) {
         (0..self.len()).for_each(|at| run(&self.commands.args(at)));

@@ -188,5 +188,7 @@ impl Session {
         client.queued.store(queued, Ordering::Relaxed);
         let watching = self.watched.len() as u32;
         client.watching.store(watching, Ordering::Relaxed);
+        let clients = &self.core.shared.clients;
+        clients.note_stranger(client, !self.authenticated, self.core.now_ms());
     }
 }

@@ -5,6 +5,7 @@
 //!   kind      how a value is parsed and shown          facts    what CONFIG GET only answers
 //!   values    all settings as typed fields             rewrite  CONFIG REWRITE
 //!   cluster, tables   settings about clusters and SQL tables
+//!   machine   memory and descriptors the system gives
 //!   log       which events become lines, and where these go
 //! ```
 //!
@@ -21,6 +22,7 @@ mod facts;
 pub mod kind;
 pub mod list;
 pub mod log;
+mod machine;
 mod rewrite;
 pub mod tables;
 mod values;
@@ -33,6 +35,7 @@ use base::glob;
 pub use cluster::ClusterSettings;
 pub use kind::{OutputLimit, OutputLimits, SavePoint, Value};
 pub use list::{Change, Setting};
+pub use machine::{Descriptors, memory_bytes};
 pub use rewrite::RewriteError;
 pub use tables::{SqlConfig, TableSettings};
 pub use values::{Engine, LogSync, Permit, Rows, SaveAtExit, Settings};
@@ -168,6 +171,15 @@ impl SettingsCell {
             })?;
         }
         next.refresh();
+        let most = next.descriptors.clients;
+        if next.maxclients > most {
+            return Err(SetError::Invalid {
+                name: "maxclients".into(),
+                reason: format!(
+                    "The operating system is not able to handle the specified number of clients, try with {most}"
+                ),
+            });
+        }
         if next.log_levels != current.log_levels {
             log::set_levels(&next.log_levels);
         }

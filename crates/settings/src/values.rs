@@ -1,13 +1,13 @@
 //! The settings as typed fields, read by the rest of the server.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 use keyspace::{EvictionPolicy, Tuning};
 
 use super::cluster::ClusterSettings;
 use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
+use super::machine::{Descriptors, memory_bytes};
 use super::tables::TableSettings;
 use crate::log::{Format, Levels};
 
@@ -63,6 +63,8 @@ pub struct Settings {
     pub requirepass: Vec<u8>,
     pub protected_mode: bool,
     pub maxclients: usize,
+    /// How descriptors are shared out ([`Settings::fit_descriptors`]).
+    pub descriptors: Descriptors,
     pub timeout_seconds: u64,
     pub tcp_keepalive_seconds: u64,
     pub client_query_buffer_limit: usize,
@@ -179,6 +181,7 @@ impl Default for Settings {
             requirepass: Vec::new(),
             protected_mode: true,
             maxclients: 0,
+            descriptors: Descriptors::default(),
             timeout_seconds: 0,
             tcp_keepalive_seconds: 0,
             client_query_buffer_limit: 0,
@@ -256,18 +259,18 @@ impl Settings {
         };
         self.group_commit_delay = self.int("group-commit-delay") as u64;
         self.cache_bytes = match self.bytes("cache-size") {
-            0 => machine_memory_bytes() / 3,
+            0 => memory_bytes() / 3,
             given => given as usize,
         };
         self.block_cache_bytes = match self.bytes("block-cache-size") {
-            0 => machine_memory_bytes() / 12,
+            0 => memory_bytes() / 12,
             given => given as usize,
         };
         self.log_bytes = self.bytes("log-size");
         self.binlog = self.flag("binlog");
         self.binlog_bytes = self.bytes("binlog-size");
         self.take_cluster();
-        self.take_tables(machine_memory_bytes());
+        self.take_tables(memory_bytes());
         self.import = Some(self.text("import"))
             .filter(|file| !file.is_empty())
             .map(PathBuf::from);
@@ -414,17 +417,6 @@ fn unexpected<T: Default>(name: &str, value: &Value) -> T {
 /// the threads that write rows, and to clients on the same machine (decision 31).
 fn cores_for(cpus: usize) -> usize {
     cpus.saturating_sub(cpus.div_ceil(8)).max(1)
-}
-
-/// Memory of the machine; one gigabyte if it does not tell.
-fn machine_memory_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
-        kib.unwrap_or(1024 * 1024usize) * 1024
-    })
 }
 
 fn policy(text: &str) -> EvictionPolicy {

@@ -47,6 +47,8 @@ pub struct Client {
     pub paused: AtomicBool,
     pub monitor: AtomicBool,
     pub no_evict: AtomicBool,
+    /// Since when it has to authenticate; 0: it need not. Set with [`Clients::note_stranger`].
+    stranger_since_ms: AtomicU64,
     /// What regions need to know of it.
     pub requester: Arc<Requester>,
     /// The session is to end. Set with [`Client::kill`].
@@ -102,6 +104,7 @@ impl Client {
             paused: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
+            stranger_since_ms: AtomicU64::new(0),
             requester: Arc::new(Requester::new(id)),
             killed: AtomicBool::new(false),
             unblock: AtomicU8::new(0),
@@ -117,6 +120,12 @@ impl Client {
             is_internal: true,
             ..Client::new(id, for_whom.into(), for_whom.into(), core, now_ms)
         }
+    }
+
+    /// Since when it has to authenticate; 0: it need not.
+    #[inline]
+    pub fn stranger_since_ms(&self) -> u64 {
+        self.stranger_since_ms.load(Ordering::Relaxed)
     }
 
     /// The waker of the session's task; set once, when the task starts.
@@ -287,6 +296,8 @@ pub struct Clients {
     count: AtomicUsize,
     /// Sessions in MONITOR; the hot path looks at this number only.
     monitors: AtomicUsize,
+    /// Clients that have yet to authenticate.
+    strangers: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
 
@@ -305,8 +316,34 @@ impl Clients {
     }
 
     pub fn remove(&self, id: u64) {
-        if self.all().remove(&id).is_some() {
+        let removed = self.all().remove(&id);
+        if let Some(client) = removed {
             self.count.fetch_sub(1, Ordering::Relaxed);
+            self.note_stranger(&client, false, 0);
+        }
+    }
+
+    /// Clients that have yet to authenticate.
+    pub fn strangers(&self) -> usize {
+        self.strangers.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a client has yet to authenticate. Its session and its end call it, one after the other.
+    #[inline]
+    pub fn note_stranger(&self, client: &Client, is_stranger: bool, now_ms: u64) {
+        if (client.stranger_since_ms() != 0) == is_stranger {
+            return;
+        }
+        let since = &client.stranger_since_ms;
+        match is_stranger {
+            true => {
+                since.store(now_ms.max(1), Ordering::Relaxed);
+                self.strangers.fetch_add(1, Ordering::Relaxed);
+            }
+            false => {
+                since.store(0, Ordering::Relaxed);
+                self.strangers.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 

@@ -18,6 +18,9 @@ const STEP: usize = 32;
 /// Between two slices; with the timer's grain it becomes a millisecond and a half.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// A client that has to authenticate does so within this time.
+const AUTHENTICATE_WITHIN_MS: u64 = 60_000;
+
 /// Time for one slice of expiry: with [`PAUSE`] a quarter of the core's time at
 /// `active-expire-effort` 1, and two hundredths more for every further step, as in Redis.
 fn slice(effort: u32) -> Duration {
@@ -122,9 +125,18 @@ impl Core {
         }
     }
 
-    /// `timeout`: ends sessions that have sent nothing for too long (blocked ones wait).
+    /// `timeout`: ends sessions that have sent nothing for too long (blocked ones wait), and those that do not authenticate.
     fn end_idle_sessions(&self) {
         use std::sync::atomic::Ordering::Relaxed;
+        let now_ms = self.now_ms();
+        if self.shared.clients.strangers() > 0 {
+            for client in self.clients.borrow().values() {
+                let since_ms = client.stranger_since_ms();
+                if since_ms != 0 && now_ms.saturating_sub(since_ms) > AUTHENTICATE_WITHIN_MS {
+                    client.kill();
+                }
+            }
+        }
         let timeout_ms = self.settings().timeout_seconds * 1000;
         if timeout_ms == 0 {
             return;

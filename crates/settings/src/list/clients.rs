@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Setting] = &[
         "maxclients",
         int(1, u32::MAX as i64),
         "10000",
-        "Most clients at a time; further ones get an error and are closed.",
+        "Most clients at a time; further ones get an error and are closed. Lowered at start to what `ulimit -n` allows. At most half of them may be clients that have yet to authenticate, for a minute each.",
     ),
     row(
         "timeout",
