@@ -14,7 +14,7 @@ use crate::member::Unwritten;
 use crate::parsed::{Parsed, ParsedCommands, parse};
 use crate::{
     BatchOutcome, Context, Executed, Executing, Outcome, OwnedRegions, Place, Proposal, Region,
-    Serving, ready,
+    Serving, ready, unreadable,
 };
 
 /// Rows are handed to the store when there are this many bytes of them, or every 100 ms.
@@ -170,7 +170,7 @@ impl Region {
         let Some(member) = self.member.as_deref_mut() else {
             return Step::Nothing;
         };
-        if member.stalled || member.failed {
+        if member.stalled || member.failed || member.damage.is_some() {
             return Step::Nothing;
         }
         let Some(committed) = member.committed.front() else {
@@ -242,6 +242,17 @@ impl Region {
                 read: None,
             });
         }
+        if let Some(refusal) =
+            unreadable::refusal_of_entry(space, cx.specs, &payload, &entry, proposal)
+            && self.has_other_voters()
+        {
+            self.space.forget_unreadable();
+            self.quarantine(&refusal);
+            return Step::Nothing;
+        }
+        let Some(member) = self.member.as_deref_mut() else {
+            return Step::Nothing;
+        };
         if matches!(entry.body, Parsed::Rows(_)) || member.unwritten.is_some() {
             // The store did not take the rows before: these would have to wait behind them.
             if let Err(error) = self.settle() {

@@ -16,7 +16,7 @@ use crate::effects::Served;
 use crate::outcome::try_again;
 use crate::serve_after::awaited_keys;
 use crate::waiters::{Interests, answer_of, first_key};
-use crate::{BatchBox, Context, Proposal, Serve, Waiter, seed_of};
+use crate::{BatchBox, Context, Proposal, Serve, Waiter, seed_of, unreadable};
 
 /// Hears how an entry is executed. `ran` is `None` where a command panicked.
 pub trait Audience {
@@ -205,9 +205,12 @@ impl<'a> Clients<'a> {
         };
         let spec = cx.specs.spec(stat as usize);
         let args = batch.commands.args(self.at);
+        let before = batch.replies.len();
+        if let Some(refusal) = unreadable::refusal(space, spec, db, &args) {
+            return answer(cx, batch, self.at, before, Some(Err(refusal)));
+        }
         let view = View::one(space, db, self.stamp_ms, seed, cx.tuning);
         let view = untouching(batch, spec, view);
-        let before = batch.replies.len();
         let replies = &mut batch.replies;
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             command::call(spec, view, &args, replies)

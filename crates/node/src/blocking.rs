@@ -48,6 +48,9 @@ impl OwnedRegions {
             || cx.host.has_failed()
             || region.is_catalogue_old(cx.catalogue.version)
             || keys.iter().any(names_row)
+            || keys
+                .iter()
+                .any(|key| region.space.unreadable(db, key).is_some())
         {
             return Ok(Ran::Done); // the log's way knows what to say
         }

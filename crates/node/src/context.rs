@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::Refusal;
+use base::cluster::RegionId;
 use keyspace::rows::RowStore;
 use keyspace::{Garbage, Tuning};
 use replica::{Ready, Replica, SnapshotHead};
@@ -114,6 +115,9 @@ pub trait Host {
     fn is_expiry_paused(&self) -> bool {
         false
     }
+
+    /// A replica of this node is quarantined: some of its rows cannot be read.
+    fn on_damage(&self, _place: Place, _region: RegionId, _why: &str) {}
 
     /// Whether the files of a snapshot that a message announces are here. They are this region's from
     /// now on.

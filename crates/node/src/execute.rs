@@ -4,12 +4,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use base::{DbIndex, milestone};
-use keyspace::rows::{self, Changes, RowSource, Tier};
+use keyspace::rows::{self, Changes, RowError, RowSource, Tier};
 use keyspace::{Keyspace, Tuning, View};
 
 use crate::audience::{Audience, Nobody};
 use crate::parsed::{Parsed, ParsedCommands, ParsedEntry, parse};
-use crate::{Specs, ready};
+use crate::{Specs, ready, unreadable};
 
 /// A key and its database.
 pub type PlacedKey = (DbIndex, Box<[u8]>);
@@ -17,6 +17,9 @@ pub type PlacedKey = (DbIndex, Box<[u8]>);
 /// Keys asked for at once before their commands run: enough to hide the wait for memory, few enough to
 /// be in the cache still when used.
 const PREFETCHED: usize = 16;
+
+/// How often the rows that an entry of a starting node needs are looked for before it runs.
+const DRY_RUNS: u8 = 8;
 
 /// What an entry brought.
 pub enum Executed {
@@ -79,6 +82,7 @@ pub(crate) fn execute<A: Audience>(
         Parsed::Commands(commands) => commands,
     };
     space.continue_entry(index);
+    let has_unreadable = space.has_unreadable();
     let mut prefetched = 0;
     for nth in 0..commands.len() {
         let Some(command) = commands.get(nth) else {
@@ -91,6 +95,11 @@ pub(crate) fn execute<A: Audience>(
         let args = commands.args(payload, command);
         milestone("the region executed the command");
         audience.before(space, nth);
+        if has_unreadable && let Some(refusal) = unreadable::refusal(space, spec, command.db, &args)
+        {
+            audience.after(space, spec, &args, Some(Err(refusal)));
+            continue;
+        }
         let seed = seed_of(entry.seed, nth);
         let view = View::one(space, command.db, stamp_ms, seed, tuning);
         let view = audience.prepare(view, spec, &args);
@@ -100,6 +109,9 @@ pub(crate) fn execute<A: Audience>(
         audience.after(space, spec, &args, ran.ok());
     }
     audience.finish(space);
+    if has_unreadable {
+        space.forget_unreadable();
+    }
     (Executed::Commands { stamp_ms }, commands)
 }
 
@@ -157,6 +169,20 @@ pub fn run_payload(
         match rows::load(rows, &request, Tier::All) {
             Ok(loaded) => space.insert_loaded(request, loaded),
             Err(error) => return Err(format!("rows cannot be read: {error:?}")),
+        }
+    }
+    // As when it ran first: a command on a big collection whose rows cannot be read is refused, not half done.
+    for tries in 0..DRY_RUNS {
+        let cold = ready::cold_rows(space, specs, tuning, payload, &entry, None);
+        if cold.is_empty() {
+            break;
+        }
+        for cold in cold {
+            if let Err(RowError::Failed(why)) = rows::warm(rows, &cold, tries)
+                && let Some((request, loaded)) = cold.unreadable(why)
+            {
+                space.insert_loaded(request, loaded);
+            }
         }
     }
     if let Some(failure) = space.take_failure() {

@@ -173,7 +173,7 @@ impl HeldRegions {
     pub fn not_resident(&mut self, map: &Map, mut keys: Vec<PlacedKey>) -> Vec<PlacedKey> {
         keys.retain(|(db, key)| {
             let region = self.region_of(map, key);
-            region.is_some_and(|region| !region.space.is_resident(*db, key))
+            region.is_some_and(|region| region.space.needs_load(*db, key))
         });
         keys
     }
@@ -256,6 +256,9 @@ impl HeldRegions {
         // What somebody else looked for in vain is not a reason to run this one twice.
         self.take_missing();
         self.take_cold();
+        if let Some(refusal) = self.unreadable(spec, db, args, cx.map) {
+            return Attempted::Refused(refusal);
+        }
         if is_write {
             if let Some(refusal) = self.lacks_room(spec, db, args, cx.map) {
                 return Attempted::Refused(refusal);
@@ -280,12 +283,45 @@ impl HeldRegions {
         self.expire_met(cx.host.is_expiry_paused());
         let rows = self.take_cold();
         let keys = self.take_missing();
+        let failed = self.spaces().find_map(|space| space.take_failure());
+        if let Some(why) = failed.filter(|_| !is_write) {
+            reply.truncate(before);
+            let text = format!("ERR rows cannot be read: {why}");
+            return Attempted::Refused(Refusal::text_of(text));
+        }
         if keys.is_empty() && rows.is_empty() {
             return Attempted::Ran(ran);
         }
         // It looked at keys its arguments do not name, or at cold rows, and changed nothing.
         reply.truncate(before);
         Attempted::Lacks { keys, rows }
+    }
+
+    /// What is said instead of running a command that needs a key which cannot be read. It is tried again by the
+    /// next command.
+    fn unreadable(
+        &mut self,
+        spec: &CommandSpec,
+        db: DbIndex,
+        args: &Args<'_>,
+        map: &Map,
+    ) -> Option<Refusal> {
+        if !self.spaces().any(|space| space.has_unreadable()) {
+            return None;
+        }
+        let mut found = None;
+        spec.each_key(db, args, &mut |db, key| {
+            if let Some(region) = self.region_of(map, key)
+                && let Some(refusal) = region.space.unreadable(db, key)
+            {
+                region.quarantine(&refusal);
+                found = Some(refusal);
+            }
+        });
+        if found.is_some() {
+            self.spaces().for_each(|space| space.forget_unreadable());
+        }
+        found
     }
 
     /// What is said instead of running a command that may make an SQL row larger, if there is no room for
@@ -338,7 +374,7 @@ impl Region {
         db: DbIndex,
         key: &[u8],
     ) -> Option<LoadRequest> {
-        if self.space.is_resident(db, key) {
+        if !self.space.needs_load(db, key) {
             return None;
         }
         let request = self.space.load_request(db, key);

@@ -73,6 +73,7 @@ mod row_needs;
 mod run;
 mod serve_after;
 mod serve_lines;
+mod unreadable;
 mod waiters;
 mod weight;
 mod write_back;

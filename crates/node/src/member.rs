@@ -22,6 +22,9 @@ pub struct Member {
     pub committed: VecDeque<Committed>,
     /// The log or the store failed: nothing is proposed or applied any more.
     pub failed: bool,
+    /// Why nothing is applied any more: rows of this replica cannot be read ([`crate::unreadable`]).
+    pub damage: Option<String>,
+    pub is_damage_told: bool,
     /// Applying waits for rows to be read or for the store to catch up.
     pub stalled: bool,
     /// Entries were applied whose rows are not taken yet ([`Region::settle`]): the last one's index
@@ -145,6 +148,8 @@ impl Member {
             proposals: VecDeque::new(),
             committed: VecDeque::new(),
             failed: false,
+            damage: None,
+            is_damage_told: false,
             stalled: false,
             unwritten: None,
             entry_rows: None,

@@ -218,6 +218,8 @@ impl Region {
         member.entry_rows = None;
         member.uncommitted = None;
         member.stalled = false;
+        (member.damage, member.is_damage_told) = (None, false);
+        member.replica.allow_leadership();
         if let Some(peers) = member.peers.as_deref_mut() {
             peers.is_installing = true;
         }

@@ -187,6 +187,7 @@ impl OwnedRegions {
         if cx.host.has_failed() {
             return self.fail_all(cx, out);
         }
+        self.hand_over_damaged(cx);
         let mut busy = Vec::new();
         for region in self.present() {
             let Some(member) = region.member.as_deref_mut() else {

@@ -29,7 +29,7 @@ pub(crate) fn cold_keys(
         return cold;
     }
     let mut look = |db: DbIndex, key: &[u8]| {
-        if !space.is_resident(db, key) {
+        if space.needs_load(db, key) {
             cold.push((db, key.into()));
         }
     };
@@ -91,7 +91,7 @@ pub(crate) fn cold_rows(
 }
 
 /// Calls `each` with every read among a proposal's commands: batch, place in it, command.
-fn each_read(
+pub(crate) fn each_read(
     specs: &Specs,
     proposal: Option<&Proposal>,
     mut each: impl FnMut(usize, usize, &CommandSpec, DbIndex, &Args<'_>),

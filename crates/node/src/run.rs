@@ -1,13 +1,13 @@
 //! Running a command on a region at hand, without the log: every command of a node without one, and
 //! reads of a durable node. Nothing here waits.
 
-use base::DbIndex;
+use base::{DbIndex, Refusal};
 use command::CommandSpec;
 use keyspace::rows::ColdRows;
 use keyspace::{Tuning, View};
 use resp::{Args, Reply};
 
-use crate::{Place, Region, Seeds};
+use crate::{Place, Region, Seeds, unreadable};
 
 /// What became of a command. Its reply, or its refusal, is written unless it was `Empty`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,14 +146,20 @@ impl Region {
         space.read_cached(false);
         if space.has_missing_rows() || space.has_missing() {
             reply.truncate(before);
-            return Err(self.missed(access, seed));
+            return match self.missed(access, seed) {
+                Ok(cold) => Err(Absent::Cold(cold)),
+                Err(refusal) => {
+                    reply.refusal(&refusal);
+                    Ok(Ran::Refused)
+                }
+            };
         }
         Ok(ran)
     }
 
-    /// What a command looked for in vain.
+    /// What a command looked for in vain; an error if that cannot be read.
     #[cold]
-    fn missed(&mut self, access: &Access<'_>, seed: u64) -> Absent {
+    fn missed(&mut self, access: &Access<'_>, seed: u64) -> Result<Box<Cold>, Refusal> {
         let space = &mut self.space;
         let mut cold = Cold {
             region: self.id,
@@ -161,10 +167,22 @@ impl Region {
         };
         if space.has_missing_rows() {
             cold.table_rows = space.take_missing_rows();
-            return Absent::Cold(Box::new(cold));
+            return Ok(Box::new(cold));
         }
         cold.rows = space.take_cold();
         cold.keys = space.take_missing();
+        let mut keys = cold.keys.iter();
+        let refusal = match space.take_failure() {
+            Some(why) => Some(Refusal::text_of(format!("ERR rows cannot be read: {why}"))),
+            None => keys
+                .find_map(|(db, key)| space.unreadable(*db, key))
+                .or_else(|| unreadable::refusal(space, access.spec, access.db, access.args)),
+        };
+        if let Some(refusal) = refusal {
+            space.forget_unreadable();
+            self.quarantine(&refusal);
+            return Err(refusal);
+        }
         if !cold.keys.is_empty() {
             // All keys of the command come together: one by one, the next could push out the last.
             let keys = &mut cold.keys;
@@ -177,6 +195,6 @@ impl Region {
             tries: access.again.tries + u8::from(!cold.rows.is_empty()),
             seed: Some(seed),
         };
-        Absent::Cold(Box::new(cold))
+        Ok(Box::new(cold))
     }
 }

@@ -42,7 +42,9 @@ impl Replica {
     /// By its ticks it would campaign; by the clock it may be bound. And raft-rs would look for
     /// entries that an install has overtaken before its log is on disk.
     pub(crate) fn may_campaign(&self) -> bool {
-        self.now_ms >= self.bound_until_ms() && self.snapshots.installing.is_none()
+        self.now_ms >= self.bound_until_ms()
+            && self.snapshots.installing.is_none()
+            && !self.refuses_leadership
     }
 
     /// A leader's message has been taken in.

@@ -47,6 +47,8 @@ pub struct Replica {
     /// The term this replica led in when `after` last looked.
     pub(crate) led: Option<u64>,
     pub(crate) was_transferring: bool,
+    /// It must not lead: its state is not what its log says.
+    pub(crate) refuses_leadership: bool,
     pub(crate) promise: Promise,
     pub(crate) lease: Lease,
     pub(crate) reads: Reads,

@@ -87,6 +87,7 @@ impl Replica {
             persisted_term: written_vote.0,
             led: None,
             was_transferring: false,
+            refuses_leadership: false,
             promise,
             lease,
             reads: Reads::from(first_number),

@@ -35,6 +35,15 @@ impl Replica {
         Ok(())
     }
 
+    /// From now on it does not campaign. A leader goes on until it has handed over.
+    pub fn refuse_leadership(&mut self) {
+        self.refuses_leadership = true;
+    }
+
+    pub fn allow_leadership(&mut self) {
+        self.refuses_leadership = false;
+    }
+
     /// No proposals are taken, no lease holds.
     pub fn is_transferring(&self) -> bool {
         self.is_leader() && self.node.raft.lead_transferee.is_some()
@@ -60,6 +69,7 @@ impl Replica {
         let generation = u32::from_le_bytes(generation);
         message.context.clear();
         if self.now_ms < self.promise.silent_until_ms
+            || self.refuses_leadership
             || self.snapshots.installing.is_some()
             || self.leader() != Some(message.from)
             || self.is_given_up(message.term, generation)

@@ -89,6 +89,8 @@ pub(crate) struct Work {
     /// grows: it does not tell whether they are over.)
     cannot_flush: AtomicBool,
     cannot_compact: AtomicBool,
+    /// A compaction has met a damaged block.
+    is_damaged: AtomicBool,
 }
 
 struct Listener(Arc<Work>);
@@ -109,7 +111,24 @@ impl EventListener for Listener {
         }
     }
 
-    fn on_background_error(&self, reason: DBBackgroundErrorReason, _: MutableStatus) {
+    fn on_background_error(&self, reason: DBBackgroundErrorReason, status: MutableStatus) {
+        let is_damage = |error: &rust_rocksdb::Error| matches!(error.kind(), ErrorKind::Corruption);
+        if matches!(reason, DBBackgroundErrorReason::KCompaction)
+            && status.result().as_ref().is_err_and(is_damage)
+        {
+            // The inputs of the compaction stay as they are, and whoever reads the block is told. To take no
+            // writes any more, as RocksDB would, helps nobody.
+            status.reset();
+            if !self.0.is_damaged.swap(true, Ordering::Relaxed) {
+                let why = status.result().as_ref().err().map(ToString::to_string);
+                tracing::error!(
+                    "a compaction met a damaged block: {}. What is in it cannot be read; all else is served. Nothing \
+                     is compacted any more: replace the data of this node, from its peers or from a backup",
+                    why.unwrap_or_default()
+                );
+            }
+            return;
+        }
         let cannot = match reason {
             DBBackgroundErrorReason::KCompaction => &self.0.cannot_compact,
             _ => &self.0.cannot_flush,
@@ -269,8 +288,23 @@ impl Store {
         of_memtables.iter().any(|name| self.property(name) > 0)
     }
 
+    fn set_auto_compaction(&self, is_on: bool) {
+        let value = match is_on {
+            true => "false",
+            false => "true",
+        };
+        let db = &self.open.db;
+        for family in Family::ALL {
+            // It can fail only for a name or value RocksDB does not know; a test sees it work.
+            let _ = db.set_options_cf(&db.family(family), &[("disable_auto_compactions", value)]);
+        }
+    }
+
     /// Returns when everything written before is on disk.
     pub(crate) fn flush(&self) -> Result<(), RowError> {
+        if self.work.is_damaged.load(Ordering::Relaxed) {
+            self.set_auto_compaction(false);
+        }
         let mut options = FlushOptions::default();
         options.set_wait(true);
         let db = &self.open.db;
@@ -357,11 +391,7 @@ impl RowStore for Store {
     }
 
     fn start_compaction(&self) {
-        let db = &self.open.db;
-        for family in Family::ALL {
-            // It can fail only for a name or value RocksDB does not know; a test sees it work.
-            let _ = db.set_options_cf(&db.family(family), &[("disable_auto_compactions", "false")]);
-        }
+        self.set_auto_compaction(true);
     }
 
     fn tidy(&self, everything: bool) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::Refusal;
 use command::{Keys, Traits};
 use keyspace::CURSOR_BITS;
+use keyspace::rows::Loaded;
 use resp::Args;
 use runtime::cluster::{Cluster, Unserved};
 use runtime::cores::{Again, Batch, Call, CommandList, Place, Tally, call_function};
@@ -31,13 +32,22 @@ impl Connection {
         Ok(())
     }
 
-    async fn run_step(&mut self, slow: Slow) -> Result<(), Ended> {
+    pub(super) async fn run_step(&mut self, slow: Slow) -> Result<(), Ended> {
+        let mut next = Some(slow);
+        while let Some(slow) = next {
+            next = self.run_once(slow).await?;
+        }
+        Ok(())
+    }
+
+    /// One step of a command that waits; what it has to wait for next, if it is not answered.
+    async fn run_once(&mut self, slow: Slow) -> Result<Option<Slow>, Ended> {
         match slow {
-            Slow::Again => self.again().await?,
+            Slow::Again => return Ok(self.again().await),
             Slow::Pause { writes } => {
                 self.flush().await?;
                 self.pause(writes).await?;
-                self.again().await?;
+                return Ok(self.again().await);
             }
             Slow::Hold { stat } => {
                 let regions = std::mem::take(&mut self.work.regions);
@@ -53,20 +63,20 @@ impl Connection {
                     let core = self.work.session.core.clone();
                     core.load_cold(*cold).await;
                 }
-                self.again().await?;
+                return Ok(self.again().await);
             }
-            Slow::Unconfirmed { region } => self.run_after_barrier(region).await?,
+            Slow::Unconfirmed { region } => return Ok(self.run_after_barrier(region).await),
             Slow::Scan { stat } => self.scan(stat, None).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
             Slow::Elsewhere { slot } => self.answer_elsewhere(slot),
             Slow::AllNodes { stat } => self.run_on_all_nodes(stat).await?,
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// The same command once more: nothing is pending now.
-    pub(super) async fn again(&mut self) -> Result<(), Ended> {
+    /// The same command once more: nothing is pending now. What it has to wait for, if it is not answered.
+    async fn again(&mut self) -> Option<Slow> {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let step = self.work.dispatch(&args);
@@ -75,16 +85,16 @@ impl Connection {
         // Other sessions run before this command does again.
         self.work.carried = (core.row_failure.take(), core.again.take());
         match step {
-            Step::Done => Ok(()),
+            Step::Done => None,
             Step::Slow(slow) => {
                 self.finish_pending().await;
-                Box::pin(self.run_step(slow)).await
+                Some(slow)
             }
         }
     }
 
     /// A read that needs proof that it may be answered here.
-    async fn run_after_barrier(&mut self, region: Place) -> Result<(), Ended> {
+    async fn run_after_barrier(&mut self, region: Place) -> Option<Slow> {
         let session = &self.work.session;
         let core = session.core.clone();
         let sure = core.pass_read_barrier(region, session.readonly).await;
@@ -100,7 +110,7 @@ impl Connection {
             Err(why) => {
                 let refusal = self.unserved(why);
                 core.refuse(&refusal, &mut self.work.out);
-                Ok(())
+                None
             }
         }
     }
@@ -200,7 +210,11 @@ impl Connection {
                 Err(cold) => {
                     // Nobody waits for these regions while the disk is read.
                     drop(held);
-                    core.warm(cold, again.tries()).await;
+                    let unreadable = core.warm(cold, again.tries()).await;
+                    if let Some((_, Loaded::Unreadable(why))) = unreadable.into_iter().next() {
+                        let text = format!("ERR rows cannot be read: {why}");
+                        return core.refuse(&Refusal::text_of(text), out);
+                    }
                     again = again.next();
                 }
             }
@@ -259,7 +273,11 @@ impl Connection {
                 // Nobody waits for these regions while the disk is read.
                 drop(held);
                 out.truncate(start);
-                core.warm(cold, again.tries()).await;
+                let unreadable = core.warm(cold, again.tries()).await;
+                if let Some((_, Loaded::Unreadable(why))) = unreadable.into_iter().next() {
+                    let text = format!("ERR rows cannot be read: {why}");
+                    break Err(Refusal::text_of(text));
+                }
                 again = again.next();
             };
             if let Err(refusal) = &result {

@@ -59,7 +59,7 @@ pub(crate) enum ColdRange {
 }
 
 #[derive(Clone)]
-pub(crate) struct IndexJob(Arc<Job>);
+pub(crate) struct IndexJob(pub(super) Arc<Job>);
 
 impl PartialEq for IndexJob {
     fn eq(&self, other: &Self) -> bool {
@@ -83,7 +83,7 @@ pub fn warm(source: &dyn RowSource, rows: &ColdRows, tries: u8) -> Result<(), Ro
             source.get(rows.family, key, Tier::All, &mut |_| ())?;
         }
         ColdRange::NoIndex(_) => {}
-        ColdRange::Index(job) => job.0.run(),
+        ColdRange::Index(job) => job.0.run().map_err(RowError::Failed)?,
         ColdRange::Between {
             from,
             to,

@@ -63,6 +63,8 @@ pub(crate) struct Durable {
     pub missing: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
     /// Keys being loaded; see [`super::load::LoadRequest`].
     pub loading: BTreeMap<(u64, Box<[u8]>), u64>,
+    /// Keys whose load failed, and why; see [`super::unreadable`].
+    pub unreadable: BTreeMap<(u64, Box<[u8]>), String>,
     /// Begins somewhere else in every keyspace: what was asked for the one before may still come.
     pub tickets: u64,
     /// Big collections on their way into memory.
@@ -130,6 +132,7 @@ impl Keyspace {
             marked: Vec::new(),
             missing: RefCell::default(),
             loading: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             tickets: seed >> 1,
             becoming: Vec::new(),
             shared: Arc::new(Shared::new(seed)),

@@ -45,8 +45,8 @@ pub enum Loaded {
     Value(Owned),
     /// A collection too big to be loaded: it stays in its rows.
     Rows(Rows),
-    /// Rows that do not fit together: read while they changed, or damaged.
-    Torn(String),
+    /// The disk failed, or rows do not fit together: read while they changed, or damaged.
+    Unreadable(String),
 }
 
 /// What the metadata row of a big collection says.
@@ -73,8 +73,15 @@ impl Rows {
 }
 
 /// Reads the rows of a key: all of them, unless it is a collection of more elements than
-/// [`Tuning::rows_from_elements`].
+/// [`Tuning::rows_from_elements`]. An error is [`RowError::Cold`]: what failed is [`Loaded::Unreadable`].
 pub fn load(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result<Loaded, RowError> {
+    match read(source, request, tier) {
+        Err(RowError::Failed(why)) => Ok(Loaded::Unreadable(why)),
+        result => result,
+    }
+}
+
+fn read(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result<Loaded, RowError> {
     let row = layout::metadata_key(request.home, request.index_id, &request.key);
     let mut head = None;
     let mut text = None;
@@ -84,7 +91,7 @@ pub fn load(source: &dyn RowSource, request: &LoadRequest, tier: Tier) -> Result
     if let Some(value) = &text {
         head = Metadata::parse(value);
         if head.is_none() {
-            return Ok(Loaded::Torn(torn(&request.key, "its metadata")));
+            return Ok(Loaded::Unreadable(torn(&request.key, "its metadata")));
         }
     }
     match head {
@@ -157,7 +164,7 @@ fn value(
     )?;
     if !sound || count != size {
         let what = format!("{count} of {size} elements of generation {generation}");
-        return Ok(Loaded::Torn(torn(key, &what)));
+        return Ok(Loaded::Unreadable(torn(key, &what)));
     }
     Ok(Loaded::Value(Owned {
         value: made,
@@ -227,7 +234,7 @@ fn hand_out(
             each(at.key, entry.borrow().value(), owned.expire_at_ms);
             Ok(())
         }
-        Loaded::Torn(what) => Err(RowError::Failed(what)),
+        Loaded::Unreadable(what) => Err(RowError::Failed(what)),
         Loaded::Absent | Loaded::Rows(_) => Ok(()),
     }
 }

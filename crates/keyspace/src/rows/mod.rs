@@ -35,6 +35,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 mod victims;
 mod walk;
 mod whole;

@@ -100,6 +100,11 @@ impl Keyspace {
             return;
         };
         let place = (request.index_id, request.key);
+        if let Loaded::Unreadable(why) = loaded {
+            durable.loading.remove(&place);
+            durable.unreadable.insert(place, why);
+            return;
+        }
         if durable.loading.get(&place) != Some(&request.ticket) {
             return;
         }
@@ -118,7 +123,7 @@ impl Keyspace {
             expire_at_ms,
         } = match loaded {
             Loaded::Absent => return db.absent.insert(&key),
-            Loaded::Torn(what) => return durable.fail(what),
+            Loaded::Unreadable(_) => return, // see above
             Loaded::Value(owned) => owned,
             Loaded::Rows(rows) => {
                 // What was counted for it goes with it. If nobody knows that, nobody knows what the region weighs.

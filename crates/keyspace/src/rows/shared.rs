@@ -152,8 +152,10 @@ impl Shared {
         self.lives.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// A read failed. What the running command sees is not all there is, so its reply is void.
     pub fn fail(&self, what: String) {
         lock(&self.failure).get_or_insert(what);
+        self.is_cold.store(true, Ordering::Relaxed);
     }
 
     pub fn take_failure(&self) -> Option<String> {

@@ -254,7 +254,7 @@ impl Core {
         let core = self.clone();
         tokio::task::spawn_local(async move {
             core.load_keys_here(load.place, &load.keys).await;
-            core.warm(load.rows, load.tries).await;
+            core.warm_here(load.place, load.rows, load.tries).await;
             match load.read {
                 None => core.resume(load.place),
                 Some(ticket) => {

@@ -217,8 +217,8 @@ impl Core {
             Message::Fetched { ticket, fetched } => {
                 let _ = self.tickets.deliver(ticket, Answer::Fetched(fetched));
             }
-            Message::Warmed { ticket } => {
-                let _ = self.tickets.deliver(ticket, Answer::Warmed);
+            Message::Warmed { ticket, unreadable } => {
+                let _ = self.tickets.deliver(ticket, Answer::Warmed(unreadable));
             }
             Message::Entries { region, entries } => {
                 self.begin_batch();

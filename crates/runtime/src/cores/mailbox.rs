@@ -118,6 +118,8 @@ pub enum Message {
     /// A reader has brought rows into the block cache.
     Warmed {
         ticket: usize,
+        /// The key whose rows cannot be read.
+        unreadable: Option<Box<(LoadRequest, Loaded)>>,
     },
     /// Entries of a region's log that were not in memory.
     Entries {

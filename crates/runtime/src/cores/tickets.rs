@@ -27,15 +27,15 @@ pub enum Answer {
     Served(Option<resp::Reply>),
     /// Rows of a key that was not in memory.
     Fetched(Box<(LoadRequest, Result<Loaded, RowError>)>),
-    /// Rows are in the block cache.
-    Warmed,
+    /// Rows are in the block cache, or cannot be read: then what the keyspace is to be told.
+    Warmed(Option<Box<(LoadRequest, Loaded)>>),
     /// Something has changed about a region: look again.
     Changed,
     /// What became of changes to held regions, and those of them that are not here.
     Committed(Box<(Result<(), base::Refusal>, Vec<RegionBox>)>),
     /// Whether a region may be read now; false: look again (cluster).
     MayRead(bool),
-    /// What became of a wait for rows of tables; `None`: the office ended, look again.
+    /// What became of a wait for rows of tables; `None`: the write-back ended, look again.
     Table(Option<table::leader::End>),
     TableAnswer(Box<Result<crate::tables::TableAnswer, base::Refusal>>),
 }

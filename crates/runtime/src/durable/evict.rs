@@ -59,6 +59,9 @@ impl Drop for Warming {
     }
 }
 
+/// Before keys are looked for again among rows that cannot be read.
+const UNREADABLE_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
 impl Core {
     /// What the data set may have; `None` if nothing is evicted.
     pub(super) fn most_data_bytes(&self) -> Option<u64> {
@@ -211,7 +214,11 @@ impl Core {
                 member.eviction.tries = member.eviction.tries.saturating_add(1);
                 member.eviction.tries - 1
             });
-            core.warm(rows, tries.unwrap_or(0)).await;
+            let unreadable = core.warm(rows, tries.unwrap_or(0)).await;
+            if !unreadable.is_empty() {
+                // The disk is asked again, but not in a circle.
+                tokio::time::sleep(UNREADABLE_PAUSE).await;
+            }
             drop(warming);
             core.ask_for_eviction();
         });

@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use base::{DbIndex, Refusal};
 use command::CommandSpec;
-use keyspace::rows::{self, ColdRows, LoadRequest, Tier};
+use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, Tier};
 use node::{Attempted, EffectRequest, Fetched, HeldLoad};
 use resp::{Args, Reply};
 
+use super::load::log_unreadable;
 use crate::cores::{Again, Answer, BatchBox, Call, Core, Held, Message, Ran, Ticket};
 
 /// Rows that commands on held regions may make, in all. An entry of the log is no larger (`ReplicaConfig`);
@@ -61,8 +62,9 @@ impl Core {
     pub(crate) fn load_held(self: &Rc<Self>, load: HeldLoad) {
         let core = self.clone();
         tokio::task::spawn_local(async move {
-            let loaded = core.fetch_all(load.requests).await;
-            core.warm(load.rows, load.tries).await;
+            let mut loaded = core.fetch_all(load.requests).await;
+            let unreadable = core.warm(load.rows, load.tries).await.into_iter();
+            loaded.extend(unreadable.map(|(request, loaded)| (request, Ok(loaded))));
             core.begin_batch();
             core.on_regions(|owned, cx, out| owned.on_held_loaded(load.ticket, loaded, cx, out));
         });
@@ -88,6 +90,9 @@ impl Core {
             durable.note_load();
             durable.readers.send(Box::new(move |source| {
                 let loaded = rows::load(source, &request, Tier::All);
+                if let Ok(Loaded::Unreadable(why)) = &loaded {
+                    log_unreadable(&request, why);
+                }
                 if let Some(mailbox) = shared.mailboxes.get(core) {
                     mailbox.send(Message::Fetched {
                         ticket: number,
@@ -112,7 +117,12 @@ impl Held {
         loop {
             match self.attempt(call, args, reply, again).await {
                 Ok(ran) => return ran,
-                Err(cold) => core.warm(cold, again.tries()).await,
+                Err(cold) => {
+                    for (request, loaded) in core.warm(cold, again.tries()).await {
+                        let map = &core.shared.map;
+                        self.regions_held().insert_loaded(map, request, loaded);
+                    }
+                }
             }
             again = again.next();
         }
@@ -191,7 +201,7 @@ impl Held {
         core.keep_in_bounds();
         let requests = self.regions_held().load_cached(map, store, keys);
         for fetched in core.fetch_all(requests).await {
-            if let Some((request, loaded)) = core.fetched(fetched) {
+            if let (request, Ok(loaded)) = fetched {
                 self.regions_held().insert_loaded(map, request, loaded);
             }
         }

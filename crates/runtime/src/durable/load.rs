@@ -8,6 +8,8 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base::DbIndex;
 use keyspace::EvictionPolicy;
@@ -15,12 +17,13 @@ use keyspace::rows::{self, ColdRows, LoadRequest, Loaded, RowError};
 use stats::memory::{publish, used_memory};
 
 use crate::cores::{Answer, Cold, Core, Message, Place, Ticket};
-use node::Fetched;
 
 /// Entries dropped from the cache after one turn at most; the next goes on.
 const DROPPED_AT_ONCE: usize = 256;
 /// A big collection comes into memory if it takes no more than this part of the cache.
 const WHOLE_PART: usize = 8;
+/// Rows that cannot be read are logged no more often than this.
+const UNREADABLE_QUIET: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Sends a reader thread for entries of the log that are not in memory any more.
@@ -63,7 +66,7 @@ impl Core {
         }
         for ticket in fetching {
             if let Answer::Fetched(fetched) = ticket.await
-                && let Some((request, loaded)) = self.fetched(*fetched)
+                && let (request, Ok(loaded)) = *fetched
                 && let Some(region) = self.regions.borrow_mut().region_mut(id)
             {
                 region.space.insert_loaded(request, loaded);
@@ -71,11 +74,30 @@ impl Core {
         }
     }
 
-    /// Waits until rows are in the block cache; the core goes on meanwhile. `tries`: how often the
-    /// command that needs them has met cold rows before.
-    pub async fn warm(self: &Rc<Self>, cold: Vec<ColdRows>, tries: u8) {
-        let Some(durable) = &self.shared.durable else {
+    /// As [`Core::warm`], for commands of a region of this core.
+    pub(crate) async fn warm_here(self: &Rc<Self>, id: Place, cold: Vec<ColdRows>, tries: u8) {
+        let unreadable = self.warm(cold, tries).await;
+        if unreadable.is_empty() {
             return;
+        }
+        if let Some(region) = self.regions.borrow_mut().region_mut(id) {
+            for (request, loaded) in unreadable {
+                region.space.insert_loaded(request, loaded);
+            }
+        }
+    }
+
+    /// Waits until rows are in the block cache; the core goes on meanwhile. `tries`: how often the
+    /// command that needs them has met cold rows before. Returns the keys whose rows cannot be read, for
+    /// [`keyspace::Keyspace::insert_loaded`].
+    pub async fn warm(
+        self: &Rc<Self>,
+        cold: Vec<ColdRows>,
+        tries: u8,
+    ) -> Vec<(LoadRequest, Loaded)> {
+        let mut unreadable = Vec::new();
+        let Some(durable) = &self.shared.durable else {
+            return unreadable;
         };
         let mut warming = Vec::new();
         for rows in cold {
@@ -83,19 +105,28 @@ impl Core {
             let (number, core, shared) = (ticket.number(), self.id, self.shared.clone());
             durable.warmed.fetch_add(1, Ordering::Relaxed);
             durable.readers.send(Box::new(move |source| {
-                let warmed = rows::warm(source, &rows, tries);
-                if let (Err(RowError::Failed(reason)), Some(durable)) = (warmed, &shared.durable) {
-                    durable.fail(&reason);
+                let unreadable = match rows::warm(source, &rows, tries) {
+                    Err(RowError::Failed(why)) => rows.unreadable(why),
+                    _ => None,
+                };
+                if let Some((request, Loaded::Unreadable(why))) = &unreadable {
+                    log_unreadable(request, why);
                 }
                 if let Some(mailbox) = shared.mailboxes.get(core) {
-                    mailbox.send(Message::Warmed { ticket: number });
+                    mailbox.send(Message::Warmed {
+                        ticket: number,
+                        unreadable: unreadable.map(Box::new),
+                    });
                 }
             }));
             warming.push(ticket);
         }
         for ticket in warming {
-            ticket.await;
+            if let Answer::Warmed(Some(failed)) = ticket.await {
+                unreadable.push(*failed);
+            }
         }
+        unreadable
     }
 
     /// Gets what a command of a region of this core needed; it is to be run again, at once.
@@ -128,22 +159,10 @@ impl Core {
         if !cold.keys.is_empty() {
             self.load_keys_here(cold.region, &cold.keys).await;
         }
-        self.warm(cold.rows, cold.again.tries().saturating_sub(1))
-            .await;
+        let tries = cold.again.tries().saturating_sub(1);
+        self.warm_here(cold.region, cold.rows, tries).await;
         self.begin_batch();
         self.again.set(cold.again);
-    }
-
-    pub(super) fn fetched(&self, fetched: Fetched) -> Option<(LoadRequest, Loaded)> {
-        match fetched {
-            (request, Ok(loaded)) => Some((request, loaded)),
-            (_, Err(error)) => {
-                if let (RowError::Failed(reason), Some(durable)) = (error, &self.shared.durable) {
-                    durable.fail(&reason);
-                }
-                None
-            }
-        }
     }
 
     /// With a policy `maxmemory` limits the data set, not memory; see `durable::evict`.
@@ -222,4 +241,20 @@ impl Core {
             }
         }
     }
+}
+
+/// Tells the operator which rows cannot be read; not every time somebody asks for them.
+pub(super) fn log_unreadable(request: &LoadRequest, why: &str) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_some_and(|at| at.elapsed() < UNREADABLE_QUIET) {
+        return;
+    }
+    *last = Some(Instant::now());
+    let key = request.key().get(..128).unwrap_or(request.key());
+    tracing::error!(
+        key = %key.escape_ascii(),
+        "rows cannot be read: {why}. Commands that name this key are refused. Other replicas replace a damaged one; \
+         a node alone serves all other keys: restore this one from a backup, or check the disk"
+    );
 }

@@ -20,6 +20,7 @@ use super::remote_reply::{not_run, write_remote};
 use super::upstream::{Upstream, encode, encode_args};
 use crate::Session;
 use crate::connection::{Connection, Ended};
+use crate::dispatch::Slow;
 use crate::exec::Multi;
 use node::{in_doubt, try_again};
 use runtime::cluster::{Cluster, Leads, no_leader};
@@ -78,7 +79,7 @@ impl Connection {
                 None => {
                     tokio::time::sleep(PAUSE).await;
                     core.begin_batch();
-                    self.again().await?;
+                    Box::pin(self.run_step(Slow::Again)).await?;
                     // It may be on its way to another core now.
                     self.finish_pending().await;
                 }
@@ -107,7 +108,7 @@ impl Connection {
         if matches!(spec.run, Run::Session | Run::Container) {
             // WATCH goes to whoever leads by itself.
             tokio::time::sleep(PAUSE).await;
-            return self.again().await;
+            return Box::pin(self.run_step(Slow::Again)).await;
         }
         let mut request = Vec::new();
         encode_args(&args, &mut request);

@@ -17,7 +17,6 @@ pub(crate) struct Job {
     /// One moment of the store.
     place: Place,
     /// Where failures are told.
-    shared: Arc<Shared>,
     len: usize,
     order: crate::rows::Family,
     chunk: usize,
@@ -50,8 +49,13 @@ impl Job {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the index, or waits for whoever does.
-    pub fn run(&self) {
+    /// Where the rows of its collection begin.
+    pub fn base(&self) -> &[u8] {
+        &self.place.base
+    }
+
+    /// Makes the index, or waits for whoever does. An error is why the rows cannot be read.
+    pub fn run(&self) -> Result<(), String> {
         let mut stage = self.stage();
         while matches!(*stage, Stage::Running) {
             let waited = self.done.wait(stage);
@@ -61,16 +65,20 @@ impl Job {
             Stage::Asked(unwritten) => unwritten,
             done => {
                 *stage = done;
-                return;
+                return Ok(());
             }
         };
         drop(stage);
-        let index = self.make(*unwritten);
+        let (index, failure) = match self.make(*unwritten) {
+            Ok(index) => (Some(index), Ok(())),
+            Err(why) => (None, Err(why)),
+        };
         *self.stage() = Stage::Done(index);
         self.done.notify_all();
+        failure
     }
 
-    fn make(&self, unwritten: Unwritten) -> Option<Index> {
+    fn make(&self, unwritten: Unwritten) -> Result<Index, String> {
         // Entries that begin meanwhile are not its business: it counts none of its own.
         let shared = Arc::new(Shared::new(0));
         let place = Place {
@@ -83,11 +91,8 @@ impl Job {
         *handle.unwritten.get_mut() = Unwritten { epoch, ..unwritten };
         let index = handle.make_index();
         match shared.take_failure() {
-            Some(what) => {
-                self.shared.fail(what);
-                None
-            }
-            None => Some(index),
+            Some(what) => Err(what),
+            None => Ok(index),
         }
     }
 }
@@ -107,7 +112,6 @@ impl Handle {
                 source: place.source.moment()?,
                 ..place.clone()
             },
-            shared: self.home.shared.clone(),
             len: self.len,
             order: self.order,
             chunk: self.chunk,

@@ -93,10 +93,14 @@ fn damage_is_reported_not_served() {
     let mut durable = Durable::open(durable.store);
     let request = durable.space.load_request(0, b"list");
     let loaded = load(&*durable.store, &request, Tier::All).unwrap();
-    assert!(matches!(loaded, Loaded::Torn(_)));
+    assert!(matches!(loaded, Loaded::Unreadable(_)));
     durable.space.insert_loaded(request, loaded);
-    let failure = durable.space.take_failure().unwrap();
-    assert!(failure.contains("'list'"), "{failure}");
+    assert!(!durable.space.is_resident(0, b"list"));
+    assert!(!durable.space.needs_load(0, b"list"));
+    let refusal = durable.space.unreadable(0, b"list").unwrap().to_string();
+    assert!(refusal.contains("'list'"), "{refusal}");
+    durable.space.forget_unreadable();
+    assert!(durable.space.needs_load(0, b"list"), "it is tried again");
     let source = durable.store.clone();
     assert!(Keyspace::durable(1, HOME, Some(b"?"), source).is_err());
 }
