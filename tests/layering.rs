@@ -30,6 +30,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("rowapi", &[]),
     ("rowclient", &["base", "rowapi"]),
     ("settings", &["base", "table", "keyspace"]),
+    ("tls", &["settings"]),
     ("sqldb", &["base", "table", "settings"]),
     (
         "stats",
@@ -50,6 +51,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "node",
             "settings",
             "stats",
+            "tls",
             "transport",
             "sqldb",
         ],
@@ -61,7 +63,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "base", "resp", "keyspace", "command", "node", "settings", "stats", "runtime",
+            "base", "resp", "keyspace", "command", "node", "settings", "stats", "tls", "runtime",
         ],
     ),
     (
@@ -74,13 +76,14 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "gateway",
         &[
-            "base", "table", "node", "settings", "stats", "sqldb", "runtime", "session", "rowapi",
+            "base", "table", "node", "settings", "stats", "tls", "sqldb", "runtime", "session",
+            "rowapi",
         ],
     ),
     (
         "server",
         &[
-            "keyspace", "settings", "stats", "sqldb", "runtime", "dump", "session", "admin",
+            "keyspace", "settings", "stats", "tls", "sqldb", "runtime", "dump", "session", "admin",
             "gateway",
         ],
     ),
@@ -94,6 +97,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "replica",
             "meta",
             "transport",
+            "tls",
             "rocks",
             "server",
         ],

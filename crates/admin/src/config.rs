@@ -7,6 +7,8 @@ use session::Later;
 use session::Session;
 use session::SessionCommand;
 use session::SessionRun;
+use session::listener;
+use settings::{SetError, Settings};
 
 use super::specs::{self, ADMIN, ANYTIME, SERVER, sub};
 
@@ -110,9 +112,11 @@ fn set(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), 
         })
         .collect();
     let shared = session.shared();
+    let now = shared.settings.current();
+    let apply = |next: &Settings| apply(session, &pairs, &now, next);
     shared
         .settings
-        .set(&pairs, session.client.is_local())
+        .set_and(&pairs, session.client.is_local(), apply)
         .map_err(|error| Refusal::text_of(format!("ERR {error}")))?;
     let tracking = shared.settings.current().latency_tracking;
     shared
@@ -121,6 +125,57 @@ fn set(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), 
         .for_each(|core| core.track_latency(tracking));
     reply.ok();
     Ok(())
+}
+
+/// Does what must succeed before settings are taken: certificates are read, ports are opened.
+fn apply(
+    session: &Session,
+    pairs: &[(&str, &str)],
+    now: &Settings,
+    next: &Settings,
+) -> Result<(), SetError> {
+    let named = |begin: &str| {
+        let is_it = |name: &str| {
+            name.get(..begin.len())
+                .is_some_and(|it| it.eq_ignore_ascii_case(begin))
+        };
+        pairs.iter().map(|it| it.0).find(|&name| is_it(name))
+    };
+    let fail = |name: &str, reason: String| {
+        let name = name.into();
+        Err(SetError::Invalid { name, reason })
+    };
+    let shared = session.shared();
+    if let Some(name) = named("tls-")
+        && let Err(why) = shared.tls.apply(&next.tls)
+    {
+        return fail(name, format!("Unable to update TLS configuration: {why}"));
+    }
+    let moves =
+        now.redis_port != next.redis_port || now.tls.port != next.tls.port || now.bind != next.bind;
+    if !moves {
+        return Ok(());
+    }
+    let name = named("bind").or(named("tls-port")).unwrap_or("port");
+    if shared.cluster.is_some() {
+        return fail(
+            name,
+            "can only be changed at start, on a node of a cluster".into(),
+        );
+    }
+    let moved = listener::move_to(session, now, next);
+    if moved.is_err() && named("tls-").is_some() {
+        // They were good a moment ago.
+        let _ = shared.tls.apply(&now.tls);
+    }
+    match moved {
+        Ok(()) => Ok(()),
+        Err(why) if name == "bind" => fail(
+            name,
+            format!("Failed to bind to specified addresses: {why}"),
+        ),
+        Err(why) => fail(name, format!("Unable to listen on this port: {why}")),
+    }
 }
 
 /// Counters of the regions are theirs alone, so they are held for a moment.

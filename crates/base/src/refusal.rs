@@ -53,6 +53,22 @@ impl From<NotRun> for Refusal {
     }
 }
 
+impl Moved {
+    /// The line a client reads, code first.
+    pub fn text(&self) -> &str {
+        &self.line
+    }
+
+    /// The same slot at another address.
+    pub fn at(&self, address: &str) -> NotRun {
+        let slot = self.line.split(' ').nth(1).unwrap_or_default();
+        NotRun::Moved(Moved {
+            line: format!("MOVED {slot} {address}"),
+            address: address.to_owned(),
+        })
+    }
+}
+
 impl NotRun {
     pub fn moved(slot: Slot, address: &str) -> NotRun {
         NotRun::Moved(Moved {

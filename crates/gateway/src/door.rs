@@ -44,7 +44,8 @@ impl Door {
             match bound.and_then(|socket| socket.listen(BACKLOG).map(|()| socket)) {
                 Ok(socket) => sockets.push(socket),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    return Err(ListenError::HttpInUse { port });
+                    let flag = "http-port";
+                    return Err(ListenError::InUse { port, flag });
                 }
                 Err(_) if optional => {}
                 Err(error) => {

@@ -1,4 +1,5 @@
-//! Connections of the HTTP port: HTTP/1 for people and Prometheus, HTTP/2 for gRPC, on the same socket.
+//! Connections of the HTTP port: HTTP/1 for people and Prometheus, HTTP/2 for gRPC, on the same socket; with the certificates
+//! of the Redis port for TLS, if it is on (`http-tls`). A TLS client says by ALPN which HTTP it speaks.
 //!
 //! Who may ask: whoever could use the Redis port. While `protected-mode` is on and there is no password, this machine only; with a
 //! password, calls about rows carry it as `authorization: Bearer <password>`. Numbers are shown without.
@@ -21,7 +22,9 @@ use hyper_util::server::graceful::GracefulShutdown;
 use runtime::Shared;
 use session::SessionRuns;
 use session::listener;
+use settings::HttpTls;
 use stats::clients::is_local;
+use tls::{Loaded, TlsAcceptor, TlsStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tonic::body::Body;
@@ -107,6 +110,8 @@ async fn accept(
             }
         };
         prepare(&site.shared, &stream);
+        let mode = site.shared.settings.current().tls.http;
+        let tls = site.shared.tls.current();
         let site = site.clone();
         let service = service_fn(move |request| {
             let site = site.clone();
@@ -115,34 +120,69 @@ async fn accept(
         // Who has said nothing yet is no reason to wait when the node stops.
         let (server, graceful) = (server.clone(), Arc::downgrade(&graceful));
         tokio::spawn(async move {
-            if has_begun(&stream).await
+            let begun = tokio::time::timeout(FIRST_WORD_TIME, begin(stream, mode, tls)).await;
+            if let Ok(Some(begun)) = begun
                 && let Some(watcher) = graceful.upgrade().map(|it| it.watcher())
             {
-                let connection = server.serve_connection(TokioIo::new(stream), service);
                 // What a client breaks off is its own affair.
-                let _ = watcher.watch(connection.into_owned()).await;
+                let _ = match begun {
+                    Begun::Plain(stream) => {
+                        let served = server.serve_connection(TokioIo::new(stream), service);
+                        watcher.watch(served.into_owned()).await
+                    }
+                    Begun::Tls(stream) => {
+                        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                        let server = match is_http2 {
+                            true => server.http2_only(),
+                            false => server.http1_only(),
+                        };
+                        let served = server.serve_connection(TokioIo::new(*stream), service);
+                        watcher.watch(served.into_owned()).await
+                    }
+                };
             }
             drop(permit);
         });
     }
 }
 
-/// Whether a client has said, in time, enough to tell which HTTP it speaks.
-async fn has_begun(stream: &TcpStream) -> bool {
-    let heard = async {
-        let mut first = [0; PREFACE.len()];
-        loop {
-            let count = stream.peek(&mut first).await.unwrap_or(0);
-            let said = first.get(..count).unwrap_or_default();
-            match count {
-                0 => return false,
-                _ if count == PREFACE.len() || !PREFACE.starts_with(said) => return true,
-                // More of it comes; what is there would be seen again at once.
-                _ => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
+/// A connection whose client has begun to speak.
+enum Begun {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// How TLS begins: a record of the handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// None: it speaks what it may not, or nothing.
+async fn begin(stream: TcpStream, mode: HttpTls, tls: Option<Arc<Loaded>>) -> Option<Begun> {
+    let mut first = [0];
+    let is_tls = match mode {
+        HttpTls::Plain => false,
+        HttpTls::Only => true,
+        HttpTls::Both => stream.peek(&mut first).await.ok()? == 1 && first == [HANDSHAKE],
     };
-    tokio::time::timeout(FIRST_WORD_TIME, heard).await == Ok(true)
+    if is_tls {
+        let stream = TlsAcceptor::from(tls?.http.clone()).accept(stream).await;
+        return Some(Begun::Tls(Box::new(stream.ok()?)));
+    }
+    has_begun(&stream).await.then_some(Begun::Plain(stream))
+}
+
+/// Waits until a client has said enough to tell which HTTP it speaks; false if it says nothing.
+async fn has_begun(stream: &TcpStream) -> bool {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let count = stream.peek(&mut first).await.unwrap_or(0);
+        let said = first.get(..count).unwrap_or_default();
+        match count {
+            0 => return false,
+            _ if count == PREFACE.len() || !PREFACE.starts_with(said) => return true,
+            // More of it comes; what is there would be seen again at once.
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
 }
 
 fn prepare(shared: &Shared, stream: &TcpStream) {

@@ -264,6 +264,7 @@ fn meta_nodes(state: &State) -> Vec<RouteNode> {
             redis: node.profile.redis.clone(),
             peer: node.profile.peer.clone(),
             http_port: node.profile.http_port,
+            tls_port: node.profile.tls_port,
             alive: true,
         })
         .collect()

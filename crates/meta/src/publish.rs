@@ -63,6 +63,7 @@ impl Publisher {
                 redis: node.profile.redis.clone(),
                 peer: node.profile.peer.clone(),
                 http_port: node.profile.http_port,
+                tls_port: node.profile.tls_port,
                 alive: !picture.life(node.id).is_silent(),
             };
             if self

@@ -233,6 +233,11 @@ impl Routes {
         self.nodes.get(&node)
     }
 
+    /// The node that others know by this address.
+    pub fn at(&self, redis: &str) -> Option<&RouteNode> {
+        self.nodes().find(|node| node.redis.to_string() == redis)
+    }
+
     pub fn nodes(&self) -> impl Iterator<Item = &RouteNode> {
         self.nodes.values()
     }

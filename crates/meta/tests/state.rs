@@ -11,6 +11,7 @@ fn profile(host: &str, zone: &str) -> Profile {
         redis: Address::new(host, 6379),
         peer: Address::new(host, 16379),
         http_port: 8379,
+        tls_port: 0,
         stores: true,
         metas: true,
         format: 1,

@@ -39,7 +39,11 @@ pub fn serving(server: &server::Server) {
     let shared = server.shared();
     let settings = shared.settings.current();
     let host = Host::of(&settings.bind);
-    let port = server.port();
+    // The plain port if there is one.
+    let (port, tls) = match (settings.redis_port, settings.tls.port) {
+        (0, port) => (port, " --tls"),
+        (port, _) => (port, ""),
+    };
     let cluster = shared.cluster.as_deref();
     let flags = match (cluster.is_some(), &host.flag) {
         (true, Some(flag)) => format!("-c -h {flag} -p {port}"),
@@ -55,8 +59,11 @@ pub fn serving(server: &server::Server) {
         target: TARGET,
         address = %host.with(port),
         mode = %if cluster.is_some() { "cluster" } else { "standalone" },
-        "ready: connect with `redis-cli {flags}` or `neokv cli {flags}`{secret}"
+        "ready: connect with `redis-cli{tls} {flags}` or `neokv cli{tls} {flags}`{secret}"
     );
+    if settings.tls.port != 0 {
+        tracing::info!(target: TARGET, address = %host.with(settings.tls.port), "clients with TLS connect here");
+    }
     let http = shared.http_port.load(Ordering::Relaxed);
     if http != 0 {
         tracing::info!(target: TARGET, url = %format!("http://{}/metrics", host.with(http)), "metrics, health and gRPC are on the HTTP port");

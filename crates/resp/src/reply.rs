@@ -7,7 +7,7 @@
 //! A caller that must take back what a failed command wrote notes [`Reply::len`] before and calls
 //! [`Reply::truncate`] after.
 
-use base::{Atom, IntText, NotRun, Refusal, number};
+use base::{Atom, IntText, Moved, NotRun, Refusal, number};
 
 /// Marker, longest length, `txt:` and both line ends of a bulk or verbatim string.
 const FRAME_BYTES: usize = 32;
@@ -101,6 +101,42 @@ impl Reply {
     /// The reply that begins at `at`, behind all that were noted before, says that its command has not run.
     pub fn note_not_run(&mut self, at: usize, not_run: NotRun) {
         self.not_run.push((at, not_run));
+    }
+
+    /// What says that a command has not run, among the replies that begin in this part.
+    pub fn not_run_in(
+        &self,
+        part: std::ops::Range<usize>,
+    ) -> impl Iterator<Item = &(usize, NotRun)> {
+        self.not_run.iter().filter(move |(at, _)| part.contains(at))
+    }
+
+    /// Other replies in the place of all that are here, and which of their commands have not run.
+    pub fn replace(&mut self, replies: &mut Vec<u8>, not_run: Vec<(usize, NotRun)>) {
+        std::mem::swap(&mut self.buffer, replies);
+        self.not_run = not_run;
+    }
+
+    /// Gives the address in every MOVED another form, if `form` has one.
+    pub fn rename_moved(&mut self, form: impl Fn(&Moved) -> Option<NotRun>) {
+        // From behind, so that those before stay where they are.
+        for place in (0..self.not_run.len()).rev() {
+            let Some((at, NotRun::Moved(moved))) = self.not_run.get(place) else {
+                continue;
+            };
+            let (at, Some(other)) = (*at, form(moved)) else {
+                continue;
+            };
+            let is_there = |end: usize, line: &str| {
+                let bytes = self.buffer.get(at + 1..end);
+                self.buffer.get(at) == Some(&b'-') && bytes == Some(line.as_bytes())
+            };
+            let end = at + 1 + moved.text().len();
+            if is_there(end, moved.text()) {
+                self.buffer.splice(at + 1..end, other.text().bytes());
+            }
+        }
+        self.not_run.clear();
     }
 
     /// Replies of another core.

@@ -62,10 +62,12 @@ pub struct Shared {
     pub mailboxes: Box<[Arc<Mailbox>]>,
     pub started: Instant,
     pub started_at_ms: u64,
-    /// The port in use, once listening (it may have been chosen by the system).
-    pub port: std::sync::atomic::AtomicU16,
-    /// The same for HTTP; 0: there is none.
+    /// The port for HTTP in use; 0: there is none.
     pub http_port: std::sync::atomic::AtomicU16,
+    /// What the ports for TLS show and ask for.
+    pub tls: tls::Tls,
+    /// The sockets on which clients are accepted, for whoever closes them.
+    pub listening: Mutex<Listening>,
     /// CLIENT PAUSE: no writes (or no commands at all) before this Unix time in ms.
     pub paused_writes_until_ms: AtomicU64,
     pub paused_all_until_ms: AtomicU64,
@@ -78,6 +80,13 @@ pub struct Shared {
     pub shutdown: Shutdown,
     /// Turns a difference of two [`quanta::Clock::raw`] readings into time.
     pub clock: quanta::Clock,
+}
+
+/// Listening sockets, by what is spoken on them.
+#[derive(Default)]
+pub struct Listening {
+    pub plain: Vec<std::net::TcpListener>,
+    pub tls: Vec<std::net::TcpListener>,
 }
 
 impl Shared {
@@ -119,8 +128,9 @@ impl Shared {
             memory_at_start: AtomicU64::new(stats::memory::used_memory() as u64),
             started: Instant::now(),
             started_at_ms: now_ms(),
-            port: settings.redis_port.into(),
             http_port: 0.into(),
+            tls: tls::Tls::default(),
+            listening: Mutex::default(),
             paused_writes_until_ms: AtomicU64::new(0),
             paused_all_until_ms: AtomicU64::new(0),
             evictions: (0..cores).map(|_| Evictions::default()).collect(),

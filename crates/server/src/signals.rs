@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT.
+//! SIGTERM and SIGINT stop the node; SIGHUP lets it read its certificates again.
 
 use std::sync::Arc;
 
@@ -7,17 +7,18 @@ use runtime::Shared;
 use runtime::cores::Message;
 use settings::SaveAtExit;
 
-/// Lets SIGTERM and SIGINT stop the node, from a thread of their own.
+/// Heeds signals, from a thread of their own. It also looks whether files of certificates have changed.
 pub fn on_signals(shared: Arc<Shared>) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (mut terminate, mut interrupt) = {
+    let (mut terminate, mut interrupt, mut hangup) = {
         let _inside = runtime.enter();
         (
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
         )
     };
     std::thread::Builder::new()
@@ -29,6 +30,14 @@ pub fn on_signals(shared: Arc<Shared>) -> std::io::Result<()> {
                     let (name, at_exit) = tokio::select! {
                         _ = terminate.recv() => ("SIGTERM", settings.shutdown_on_sigterm),
                         _ = interrupt.recv() => ("SIGINT", settings.shutdown_on_sigint),
+                        _ = hangup.recv() => {
+                            shared.tls.reload(&shared.settings.current().tls);
+                            continue;
+                        }
+                        () = shared.tls.next_look() => {
+                            shared.tls.reload_if_changed(&shared.settings.current().tls);
+                            continue;
+                        }
                     };
                     let settings = shared.settings.current();
                     let save = match at_exit {

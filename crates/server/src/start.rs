@@ -17,7 +17,7 @@ use runtime::cores::{Core, Message, OwnedRegions, start_cores};
 use runtime::durable::{Checkpoints, Stores};
 use runtime::open::{OpenError, Opened, open_durable, open_memory};
 use runtime::{Shared, now_ms};
-use session::listener::{self, ListenError};
+use session::listener::{self, ListenError, Port};
 use session::{Commands, SessionRuns, accept};
 use settings::Settings;
 
@@ -25,6 +25,8 @@ use settings::Settings;
 #[derive(Debug)]
 pub enum StartError {
     Listen(ListenError),
+    /// Certificates or ciphers cannot be used.
+    Tls(tls::TlsError),
     /// The dump is there and cannot be used.
     Load {
         path: PathBuf,
@@ -38,6 +40,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Listen(error) => error.fmt(f),
+            StartError::Tls(error) => write!(f, "TLS: {error}"),
             StartError::Load { path, error } => write!(
                 f,
                 "{}: {error}; put back a good copy, or move the file away to start empty",
@@ -108,15 +111,19 @@ pub fn import(settings: &Settings, rows: &dyn RowStore, path: &Path) -> Result<(
 /// A port that is in use is better told before a long load than after it. That of HTTP stays open.
 fn open_ports(settings: &Settings) -> Result<Option<Door>, StartError> {
     drop(listener::listen(settings).map_err(StartError::Listen)?);
+    // The same for certificates.
+    let tls = tls::Tls::default();
+    tls.apply(&settings.tls).map_err(StartError::Tls)?;
     Door::open(settings).map_err(StartError::Listen)
 }
 
 /// Listens and starts the cores.
 fn serve(opened: Opened, runs: Arc<SessionRuns>, door: Option<Door>) -> Result<Server, StartError> {
     let shared = opened.shared;
-    let (listeners, port) =
-        listener::listen(&shared.settings.current()).map_err(StartError::Listen)?;
-    shared.port.store(port, Ordering::Relaxed);
+    let settings = shared.settings.current();
+    shared.tls.apply(&settings.tls).map_err(StartError::Tls)?;
+    let listeners = listener::listen(&settings).map_err(StartError::Listen)?;
+    listener::replace(&shared, &[Port::Plain, Port::Tls], &listeners);
     let begin = listeners.into_iter().map(|listeners| {
         let runs = runs.clone();
         move |core: &Rc<Core>| begin(core, &runs, listeners)
@@ -139,11 +146,11 @@ fn serve(opened: Opened, runs: Arc<SessionRuns>, door: Option<Door>) -> Result<S
 fn begin(
     core: &Rc<Core>,
     runs: &Arc<SessionRuns>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(Port, TcpListener)>,
 ) -> std::io::Result<()> {
-    for listener in listeners {
+    for (port, listener) in listeners {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::task::spawn_local(accept(core.clone(), runs.clone(), listener));
+        tokio::task::spawn_local(accept(core.clone(), runs.clone(), listener, port));
     }
     if core.id == 0 {
         tokio::task::spawn_local(run_save_points(core.clone()));
@@ -152,8 +159,9 @@ fn begin(
 }
 
 impl Server {
+    /// Of Redis clients without TLS; 0: none.
     pub fn port(&self) -> u16 {
-        self.shared.port.load(Ordering::Relaxed)
+        self.shared.settings.current().redis_port
     }
 
     pub fn shared(&self) -> &Arc<Shared> {
@@ -169,6 +177,7 @@ impl Server {
     /// Ends all sessions and threads.
     pub fn stop(mut self) {
         self.shared.shutdown.ask();
+        listener::replace(&self.shared, &[Port::Plain, Port::Tls], &Vec::new());
         if let Some(http) = self.http.take() {
             http.stop();
         }

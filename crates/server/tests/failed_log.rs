@@ -10,17 +10,11 @@ use std::time::Duration;
 use client::{Client, Value};
 use keyspace::rows::MapStore;
 use replica::{LogError, MapLog};
-use server::{Server, Settings, Stores};
+use server::{Server, Stores};
 
 fn durable(shards: usize) -> (Server, Arc<MapLog>) {
     let log = Arc::new(MapLog::new());
-    let settings = Settings {
-        num_shards: shards,
-        redis_port: 0,
-        http_port: 0,
-        bind: vec!["127.0.0.1".into()],
-        ..Settings::default()
-    };
+    let settings = client::settings(shards);
     let stores = Stores {
         rows: Arc::new(MapStore::new()),
         log: log.clone(),

@@ -71,25 +71,35 @@ enum Stopped {
 }
 
 /// Serves one connection to its end. It counts as a client from the call on, before its task runs.
-pub fn serve(
+pub(super) fn serve(
     core: Rc<Core>,
     runs: Arc<SessionRuns>,
-    stream: TcpStream,
+    socket: Socket,
 ) -> impl Future<Output = ()> {
-    let address = |address: io::Result<std::net::SocketAddr>| {
-        address.map_or_else(|_| "?:0".into(), |address| address.to_string())
+    let (stream, is_tls) = match &socket {
+        Socket::Tcp(stream) => (Some(stream), false),
+        Socket::Tls(stream) => (Some(stream.tcp()), true),
+        // Those of the node itself come by `serve_internal`.
+        Socket::Unix(_) => (None, false),
     };
-    let client = Arc::new(Client::new(
+    let address = |address: Option<io::Result<std::net::SocketAddr>>| match address {
+        Some(Ok(address)) => address.to_string(),
+        _ => "?:0".into(),
+    };
+    let mut client = Client::new(
         core.shared.clients.next_id(),
-        address(stream.peer_addr()),
-        address(stream.local_addr()),
+        address(stream.map(TcpStream::peer_addr)),
+        address(stream.map(TcpStream::local_addr)),
         core.id,
         core.now_ms(),
-    ));
-    client
-        .fd
-        .store(std::os::fd::AsRawFd::as_raw_fd(&stream), Ordering::Relaxed);
-    let (registered, connection) = open(core, runs, client, Socket::Tcp(stream));
+    );
+    client.is_tls = is_tls;
+    if let Some(stream) = stream {
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(stream);
+        client.fd.store(descriptor, Ordering::Relaxed);
+    }
+    let client = Arc::new(client);
+    let (registered, connection) = open(core, runs, client, socket);
     run(registered, connection)
 }
 
@@ -372,6 +382,14 @@ impl Connection {
         let limit = session.core.settings().output_limit_normal;
         if limit.hard_bytes > 0 && out.len() > limit.hard_bytes {
             return Err(Ended);
+        }
+        if session.client.is_tls
+            && let Some(cluster) = &session.core.shared.cluster
+        {
+            out.rename_moved(|moved| {
+                let node = cluster.routes().at(&moved.address)?.tls()?;
+                Some(moved.at(&node.to_string()))
+            });
         }
         milestone("the session wrote the reply");
         let mut rest = out.as_bytes();

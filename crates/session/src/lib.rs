@@ -8,7 +8,7 @@
 //!   exec         MULTI … EXEC          blocking   BLPOP and its kin
 //!   forward      commands for other nodes          wrote      what WAIT is about
 //!   listener     listening sockets                 accept      new connections, refused or served
-//!   socket       the operating system's part       commands    rows of session commands, and what runs them
+//!   socket, tls  the operating system's part       commands    rows of session commands, and what runs them
 //! ```
 //!
 //! [`Session`] is what a command may know of its connection; buffers and socket are kept beside
@@ -27,6 +27,7 @@ mod pending;
 mod prefetch;
 mod slow;
 mod socket;
+mod tls;
 mod wrote;
 
 use std::rc::Rc;
@@ -38,7 +39,7 @@ use resp::Protocol;
 
 pub use accept::accept;
 pub use commands::{Commands, Later, SessionCommand, SessionRun, SessionRuns};
-pub use connection::{serve, serve_internal};
+pub use connection::serve_internal;
 pub use exec::{Multi, exec};
 use forward::{Upstreams, WatchedElsewhere};
 use node::Watch;

@@ -1,53 +1,164 @@
 //! Listening sockets: one per core and address, all on the same port (`SO_REUSEPORT`), so the
 //! kernel spreads new connections over the cores.
+//!
+//! `CONFIG SET` of `port`, `tls-port` or `bind` opens new ones and, if that went well, shuts the old ones: whoever accepts on
+//! a socket that no longer listens ends.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use runtime::Shared;
+use runtime::cores::Message;
 use settings::Settings;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+use crate::Session;
+use crate::accept::accept;
+
+/// What is spoken on a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    Plain,
+    Tls,
+}
 
 /// Why a node does not listen.
 #[derive(Debug)]
 pub enum ListenError {
-    InUse { port: u16 },
-    HttpInUse { port: u16 },
+    InUse { port: u16, flag: &'static str },
     Address { address: String, reason: String },
+    Nowhere,
 }
 
 impl std::fmt::Display for ListenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ListenError::InUse { port } => {
-                write!(f, "port {port} is in use; choose another with --redis-port")
+            ListenError::InUse { port, flag } => {
+                write!(f, "port {port} is in use; choose another with --{flag}")?;
+                match *flag {
+                    "http-port" => f.write_str(", or 0 for none"),
+                    _ => Ok(()),
+                }
             }
-            ListenError::HttpInUse { port } => write!(
-                f,
-                "port {port} is in use; choose another with --http-port, or 0 for none"
-            ),
             ListenError::Address { address, reason } => {
                 write!(f, "cannot listen on {address}: {reason} (setting `bind`)")
             }
+            ListenError::Nowhere => f.write_str(
+                "--redis-port 0 closes the plain port, and there is no other: give --tls-port",
+            ),
         }
     }
 }
 
-/// The listeners of every core, and the port they have.
-pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), ListenError> {
-    let mut port = settings.redis_port;
-    let addresses = addresses(settings)?;
+/// The listeners of every core.
+pub type Listeners = Vec<Vec<(Port, TcpListener)>>;
+
+const FLAGS: [(Port, &str); 2] = [(Port::Plain, "redis-port"), (Port::Tls, "tls-port")];
+
+fn number(settings: &Settings, port: Port) -> u16 {
+    match port {
+        Port::Plain => settings.redis_port,
+        Port::Tls => settings.tls.port,
+    }
+}
+
+/// Listens where the settings say.
+pub fn listen(settings: &Settings) -> Result<Listeners, ListenError> {
+    listen_anew(settings, None)
+}
+
+/// The listeners of every core. `before`: those of these settings exist; only what differs is opened.
+fn listen_anew(settings: &Settings, before: Option<&Settings>) -> Result<Listeners, ListenError> {
+    let shards = settings.num_shards.max(1);
+    let mut cores: Listeners = (0..shards).map(|_| Vec::new()).collect();
+    if before.is_none() && FLAGS.iter().all(|&(kind, _)| number(settings, kind) == 0) {
+        return Err(ListenError::Nowhere);
+    }
+    for (kind, flag) in FLAGS {
+        let port = number(settings, kind);
+        let is_ours = before.is_some_and(|it| number(it, kind) == port);
+        if port == 0 || is_ours && before.is_some_and(|it| it.bind == settings.bind) {
+            continue;
+        }
+        let listeners = listen_at(settings, port, flag, is_ours)?;
+        for (core, listeners) in cores.iter_mut().zip(listeners) {
+            core.extend(listeners.into_iter().map(|listener| (kind, listener)));
+        }
+    }
+    Ok(cores)
+}
+
+/// Remembers listening sockets in the place of others of their kind, which are shut.
+pub fn replace(shared: &Shared, kinds: &[Port], listeners: &Listeners) {
+    let mut listening = shared
+        .listening
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    for &kind in kinds {
+        let place = match kind {
+            Port::Plain => &mut listening.plain,
+            Port::Tls => &mut listening.tls,
+        };
+        for old in place.drain(..) {
+            let _ = socket2::SockRef::from(&old).shutdown(std::net::Shutdown::Both);
+        }
+        let new = listeners.iter().flatten().filter(|(of, _)| *of == kind);
+        place.extend(new.filter_map(|(_, listener)| listener.try_clone().ok()));
+    }
+}
+
+/// Listens where `next` says, no longer where `now` says: `CONFIG SET port`, `tls-port`, `bind`.
+pub fn move_to(session: &Session, now: &Settings, next: &Settings) -> Result<(), ListenError> {
+    let shared = session.shared();
+    let is_moved = |kind| number(now, kind) != number(next, kind) || now.bind != next.bind;
+    let kinds: Vec<Port> = FLAGS
+        .iter()
+        .map(|it| it.0)
+        .filter(|&it| is_moved(it))
+        .collect();
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    let listeners = listen_anew(next, Some(now))?;
+    replace(shared, &kinds, &listeners);
+    for (mailbox, listeners) in shared.mailboxes.iter().zip(listeners) {
+        let runs = session.runs.clone();
+        mailbox.send(Message::Call(Box::new(move |core| {
+            for (port, listener) in listeners {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => {
+                        tokio::task::spawn_local(accept(
+                            core.clone(),
+                            runs.clone(),
+                            listener,
+                            port,
+                        ));
+                    }
+                    Err(error) => tracing::error!("a port is not listened on: {error}"),
+                }
+            }
+        })));
+    }
+    Ok(())
+}
+
+/// The listeners of every core at one port; `is_ours`: this node listens there already, at other addresses.
+fn listen_at(
+    settings: &Settings,
+    port: u16,
+    flag: &'static str,
+    is_ours: bool,
+) -> Result<Vec<Vec<TcpListener>>, ListenError> {
     // `SO_REUSEPORT` would let two nodes share a port without a word: look first without it. The
     // socket that looks does not listen, or a client that is quick would be cut off with it.
     let mut usable = Vec::new();
-    for (ip, optional) in addresses {
-        match bind(SocketAddr::new(ip, port), false) {
-            Ok(probe) => {
-                port = local_port(&probe).unwrap_or(port);
-                usable.push(ip);
-            }
+    for (ip, optional) in addresses(settings)? {
+        match bind(SocketAddr::new(ip, port), is_ours) {
+            Ok(_) => usable.push(ip),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                return Err(ListenError::InUse { port });
+                return Err(ListenError::InUse { port, flag });
             }
             Err(_) if optional => {}
             Err(error) => {
@@ -72,7 +183,7 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
             });
             let listener = listening.map_err(|error| {
                 if error.kind() == io::ErrorKind::AddrInUse {
-                    ListenError::InUse { port }
+                    ListenError::InUse { port, flag }
                 } else {
                     ListenError::Address {
                         address: ip.to_string(),
@@ -84,7 +195,7 @@ pub fn listen(settings: &Settings) -> Result<(Vec<Vec<TcpListener>>, u16), Liste
         }
         cores.push(listeners);
     }
-    Ok((cores, port))
+    Ok(cores)
 }
 
 /// The addresses of `bind`; true: it may be missing.
@@ -123,10 +234,6 @@ fn parse(text: &str) -> Option<IpAddr> {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
         other => other.parse().ok(),
     }
-}
-
-fn local_port(socket: &Socket) -> Option<u16> {
-    Some(socket.local_addr().ok()?.as_socket()?.port())
 }
 
 /// Bound, not listening. `shared`: others may bind the same.

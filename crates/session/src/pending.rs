@@ -15,7 +15,7 @@ use runtime::cluster::Cluster;
 use runtime::cores::{Answer, Batch, Core, CoreId, Place, Ticket};
 
 use super::Session;
-use super::forward::Forwards;
+use super::forward::{Forwards, remote_reply};
 
 /// Commands, and bytes of them, after which a session waits for its replies before it reads on.
 const MAX_COMMANDS: usize = 1024;
@@ -228,6 +228,9 @@ impl Pending {
         for source in self.order.drain(..) {
             match source {
                 Source::Here(end) => {
+                    let moved =
+                        |(at, why): &(usize, NotRun)| (whole.len() + at - here, why.clone());
+                    not_run.extend(out.not_run_in(here..end).map(moved));
                     whole.extend_from_slice(&out.as_bytes()[here..end]);
                     here = end;
                 }
@@ -242,18 +245,22 @@ impl Pending {
                     whole.extend_from_slice(reply_of(batch, taken[lane]));
                     taken[lane] += 1;
                 }
-                Source::Forward(number) => whole.extend_from_slice(self.forwards.reply(number)),
-                Source::Instead(lane, number) => {
-                    taken[lane] += 1;
-                    whole.extend_from_slice(self.forwards.reply(number));
+                Source::Forward(number) | Source::Instead(_, number) => {
+                    if let Source::Instead(lane, _) = source {
+                        taken[lane] += 1;
+                    }
+                    let reply = self.forwards.reply(number);
+                    let why = remote_reply::not_run(reply);
+                    let moved = why.filter(|why| matches!(why, NotRun::Moved(_)));
+                    not_run.extend(moved.map(|why| (whole.len(), why)));
+                    whole.extend_from_slice(reply);
                 }
             }
         }
+        let moved = |(at, why): &(usize, NotRun)| (whole.len() + at - here, why.clone());
+        not_run.extend(out.not_run_in(here..out.len()).map(moved));
         whole.extend_from_slice(&out.as_bytes()[here..]);
-        std::mem::swap(out.buffer_mut(), &mut whole);
-        for (at, why) in not_run {
-            out.note_not_run(at, why);
-        }
+        out.replace(&mut whole, not_run);
         core.give_buffer(whole);
         self.forwards.clear();
         self.known = 0;

@@ -9,10 +9,14 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 
+use super::tls::TlsStream;
+
 pub enum Socket {
     Tcp(TcpStream),
     /// One end of a pair; the node itself has the other.
     Unix(UnixStream),
+    /// In a box: most sessions have none.
+    Tls(Box<TlsStream>),
 }
 
 impl Socket {
@@ -27,23 +31,36 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => pin!(stream.read_buf(buffer)).poll(cx),
             Socket::Unix(stream) => pin!(stream.read_buf(buffer)).poll(cx),
+            Socket::Tls(stream) => stream.poll_fill(cx, buffer),
         }
     }
 
-    /// Writes some of `bytes`; how many.
+    /// Writes some of `bytes`; how many. After `Pending` the same bytes must come again.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let written = match self {
-                Socket::Tcp(stream) => stream.try_write(bytes),
-                Socket::Unix(stream) => stream.try_write(bytes),
-            };
-            match written {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self {
-                    Socket::Tcp(stream) => ready!(stream.poll_write_ready(cx))?,
-                    Socket::Unix(stream) => ready!(stream.poll_write_ready(cx))?,
-                },
-                done => return Poll::Ready(done),
+        match self {
+            Socket::Tcp(stream) => {
+                let write = || stream.try_write(bytes);
+                until_written(cx, write, |cx| stream.poll_write_ready(cx))
             }
+            Socket::Unix(stream) => {
+                let write = || stream.try_write(bytes);
+                until_written(cx, write, |cx| stream.poll_write_ready(cx))
+            }
+            Socket::Tls(stream) => stream.poll_write(cx, bytes),
+        }
+    }
+}
+
+#[inline]
+fn until_written(
+    cx: &mut Context<'_>,
+    write: impl Fn() -> io::Result<usize>,
+    writable: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(writable(cx))?,
+            done => return Poll::Ready(done),
         }
     }
 }

@@ -18,7 +18,10 @@ pub struct ClusterSettings {
     pub meta_replicas: u32,
     pub peer_port: u16,
     pub advertise_host: String,
+    /// 0: there is no plain port.
     pub advertise_port: u16,
+    /// 0: there is no port for TLS.
+    pub advertise_tls_port: u16,
     pub labels: BTreeMap<String, String>,
     pub redirects: bool,
     pub follower_read: bool,
@@ -41,6 +44,8 @@ impl Settings {
     pub(super) fn take_cluster(&mut self) {
         let roles = self.text("roles");
         let port = self.int("port") as u16;
+        let tls_port = self.tls.port;
+        let first_port = if port == 0 { tls_port } else { port };
         let or = |value: i64, other: u16| match value {
             0 => other,
             value => value as u16,
@@ -68,9 +73,13 @@ impl Settings {
             replicas: self.int("replicas") as u32,
             regions: self.int("regions") as u32,
             meta_replicas: self.int("meta-replicas") as u32,
-            peer_port: or(self.int("peer-port"), port.wrapping_add(10_000)),
+            peer_port: or(self.int("peer-port"), first_port.wrapping_add(10_000)),
             advertise_host,
             advertise_port: or(self.int("cluster-announce-port"), port),
+            advertise_tls_port: match tls_port {
+                0 => 0,
+                own => or(self.int("cluster-announce-tls-port"), own),
+            },
             labels: labels.collect(),
             redirects: self.flag("cluster-redirect"),
             follower_read: self.flag("enable-follower-read"),

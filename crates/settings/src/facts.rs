@@ -70,7 +70,6 @@ pub const ALL: &[Fact] = &[
     fact("acllog-max-len", "0"),
     fact("aclfile", ""),
     fact("enable-module-command", "no"),
-    fact("tls-port", "0"),
     fact("unixsocket", ""),
     fact("unixsocketperm", "0"),
     // Streams and HyperLogLogs come; these are the sizes Redis has.

@@ -4,7 +4,7 @@
 //!   list      every setting, one row each; CONFIG GET and CONFIG SET speak of these
 //!   kind      how a value is parsed and shown          facts    what CONFIG GET only answers
 //!   values    all settings as typed fields             rewrite  CONFIG REWRITE
-//!   cluster, tables   settings about clusters and SQL tables
+//!   cluster, tables, tls   settings about clusters, SQL tables and TLS for clients
 //!   machine   memory and descriptors the system gives
 //!   log       which events become lines, and where these go
 //! ```
@@ -25,6 +25,7 @@ pub mod log;
 mod machine;
 mod rewrite;
 pub mod tables;
+mod tls;
 mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +39,7 @@ pub use list::{Change, Setting};
 pub use machine::{Descriptors, memory_bytes};
 pub use rewrite::RewriteError;
 pub use tables::{SqlConfig, TableSettings};
+pub use tls::{ClientCertificates, HttpTls, Identity, TlsSettings};
 pub use values::{Engine, LogSync, Permit, Rows, SaveAtExit, Settings};
 
 /// The settings of a node, shared by all cores.
@@ -123,6 +125,16 @@ impl SettingsCell {
 
     /// Changes all of `pairs`, or none. `local`: the client is on this machine.
     pub fn set(&self, pairs: &[(&str, &str)], local: bool) -> Result<(), SetError> {
+        self.set_and(pairs, local, |_| Ok(()))
+    }
+
+    /// As [`SettingsCell::set`]; `apply` gets the new values before anybody else, and nothing changes if it fails.
+    pub fn set_and(
+        &self,
+        pairs: &[(&str, &str)],
+        local: bool,
+        apply: impl FnOnce(&Settings) -> Result<(), SetError>,
+    ) -> Result<(), SetError> {
         let mut current = self.lock();
         let mut next = (**current).clone();
         let mut rows = Vec::with_capacity(pairs.len());
@@ -180,6 +192,7 @@ impl SettingsCell {
                 ),
             });
         }
+        apply(&next)?;
         if next.log_levels != current.log_levels {
             log::set_levels(&next.log_levels);
         }
@@ -281,7 +294,7 @@ mod tests {
         for (name, text, reason) in [
             ("databases", "16", "can't set immutable config"),
             ("cluster-enabled", "yes", "can't set immutable config"),
-            ("port", "1", "can only be changed at start"),
+            ("http-port", "1", "can only be changed at start"),
             ("dir", "/", "can't set protected config"),
             (
                 "appendonly",

@@ -14,6 +14,7 @@ mod memory;
 mod process;
 mod saving;
 mod tables;
+mod tls;
 mod watching;
 
 use super::kind::Kind;
@@ -65,6 +66,7 @@ const GROUPS: &[&[Setting]] = &[
     cluster::ROWS,
     tables::ROWS,
     clients::ROWS,
+    tls::ROWS,
     memory::ROWS,
     collections::ROWS,
     saving::ROWS,

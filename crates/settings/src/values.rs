@@ -9,6 +9,7 @@ use super::kind::{OutputLimit, SavePoint, Value};
 use super::list;
 use super::machine::{Descriptors, memory_bytes};
 use super::tables::TableSettings;
+use super::tls::TlsSettings;
 use crate::log::{Format, Levels};
 
 /// The value of every row, and whether the user gave it, at start or since.
@@ -51,9 +52,12 @@ pub struct Settings {
     /// What is set about being a cluster node.
     pub cluster: ClusterSettings,
     pub tables: TableSettings,
+    /// What is set about TLS for clients.
+    pub tls: TlsSettings,
     /// The dump that a new data directory begins with.
     pub import: Option<PathBuf>,
     pub num_shards: usize,
+    /// 0: none, there is one for TLS.
     pub redis_port: u16,
     /// 0: none.
     pub http_port: u16,
@@ -172,6 +176,7 @@ impl Default for Settings {
             binlog_bytes: 0,
             cluster: ClusterSettings::default(),
             tables: TableSettings::default(),
+            tls: TlsSettings::default(),
             import: None,
             num_shards: 0,
             redis_port: 0,
@@ -269,6 +274,7 @@ impl Settings {
         self.log_bytes = self.bytes("log-size");
         self.binlog = self.flag("binlog");
         self.binlog_bytes = self.bytes("binlog-size");
+        self.take_tls();
         self.take_cluster();
         self.take_tables(memory_bytes());
         self.import = Some(self.text("import"))

@@ -77,6 +77,7 @@ fn profile_of(machine: u64) -> Profile {
         redis: address_of(machine),
         peer: address_of(machine),
         http_port: 0,
+        tls_port: 0,
         labels: BTreeMap::new(),
         stores: true,
         metas: true,

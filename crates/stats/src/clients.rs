@@ -26,6 +26,8 @@ pub struct Client {
     pub created_ms: u64,
     /// A session of the node itself (gRPC): nobody sees it, it never idles.
     pub is_internal: bool,
+    /// It speaks TLS: where other nodes are named, it is told their ports for that.
+    pub is_tls: bool,
     /// The socket's descriptor.
     pub fd: AtomicI32,
     name: Mutex<Vec<u8>>,
@@ -89,6 +91,7 @@ impl Client {
             core,
             created_ms: now_ms,
             is_internal: false,
+            is_tls: false,
             fd: AtomicI32::new(-1),
             name: Mutex::new(Vec::new()),
             library: Mutex::default(),

@@ -28,12 +28,13 @@ pub(super) fn nodes(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> R
             ""
         };
         let is_up = node.alive || node.node == cluster.node;
+        let address = node.for_client(session.client.is_tls);
         let slots: Vec<String> = routes.led_by(node.node).iter().map(written).collect();
         text.push_str(&format!(
             "{} {}:{}@{} {myself}master{} - 0 0 {} {}{}{}\n",
             id_of(cluster, node.node),
-            node.redis.host,
-            node.redis.port,
+            address.host,
+            address.port,
             node.peer.port,
             if is_up { "" } else { ",fail" },
             routes.version(),
@@ -75,8 +76,9 @@ pub(super) fn slots(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> R
         reply.int(i64::from(*range.slots.end()));
         for node in nodes {
             reply.array(4);
-            reply.bulk(node.redis.host.as_bytes());
-            reply.int(i64::from(node.redis.port));
+            let address = node.for_client(session.client.is_tls);
+            reply.bulk(address.host.as_bytes());
+            reply.int(i64::from(address.port));
             reply.bulk(id_of(cluster, node.node).as_bytes());
             reply.array(0);
         }
@@ -105,10 +107,16 @@ pub(super) fn shards(
         }
         reply.bulk(b"nodes");
         reply.array(1);
-        reply.map(7);
+        // As in Redis: each port a node has, under its own name.
+        let ports = [
+            ("port", node.redis.port, !node.is_tls_only()),
+            ("tls-port", node.tls_port, node.tls_port != 0),
+        ];
+        let ports = ports.into_iter().filter(|(_, _, is_there)| *is_there);
+        reply.map(6 + ports.clone().count());
         let texts = [
             ("id", id_of(cluster, node.node)),
-            ("port", String::new()),
+            ("ports", String::new()),
             ("ip", node.redis.host.clone()),
             ("endpoint", node.redis.host.clone()),
             ("role", "master".into()),
@@ -116,9 +124,15 @@ pub(super) fn shards(
             ("health", health.into()),
         ];
         for (name, text) in texts {
+            if name == "ports" {
+                for (name, port, _) in ports.clone() {
+                    reply.bulk(name.as_bytes());
+                    reply.int(i64::from(port));
+                }
+                continue;
+            }
             reply.bulk(name.as_bytes());
             match name {
-                "port" => reply.int(i64::from(node.redis.port)),
                 "replication-offset" => reply.int(routes.version() as i64),
                 _ => reply.bulk(text.as_bytes()),
             }

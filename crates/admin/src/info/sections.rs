@@ -60,7 +60,12 @@ pub fn server(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("process_id", std::process::id());
     lines.add("process_supervised", "no");
     lines.add("run_id", &shared.run_id);
-    lines.add("tcp_port", shared.port.load(Ordering::Relaxed));
+    // As Redis: the port for TLS, if there is no other.
+    let port = match settings.redis_port {
+        0 => settings.tls.port,
+        plain => plain,
+    };
+    lines.add("tcp_port", port);
     lines.add("http_port", shared.http_port.load(Ordering::Relaxed));
     lines.add("num_shards", shared.stats.len());
     lines.add("engine", settings.engine.name());

@@ -45,6 +45,9 @@ pub struct Profile {
     pub peer: Address,
     #[prost(uint32, tag = "3")]
     pub http_port: u32,
+    /// For clients that speak TLS; 0: none. A node without a plain port has this one in `redis`, too.
+    #[prost(uint32, tag = "20")]
+    pub tls_port: u32,
     /// `zone`, `rack` and `host` decide placement; others are kept for the reader.
     #[prost(btree_map = "string, string", tag = "4")]
     pub labels: BTreeMap<String, String>,

@@ -35,12 +35,29 @@ pub struct RouteRegion {
     pub leader: Option<Leadership>,
 }
 
+/// Another port at the host that clients know.
 pub(super) fn http(redis: &Address, port: u32) -> Option<Address> {
     let host = redis.host.clone();
     (port != 0).then_some(Address { host, port })
 }
 
 impl RouteNode {
+    /// Where it speaks TLS with Redis clients, if it does.
+    pub fn tls(&self) -> Option<Address> {
+        http(&self.redis, self.tls_port)
+    }
+
+    /// Whether TLS is all it speaks with Redis clients.
+    pub fn is_tls_only(&self) -> bool {
+        self.tls_port != 0 && self.tls_port == self.redis.port
+    }
+
+    /// Where a client is sent: to the port for what it speaks.
+    pub fn for_client(&self, is_tls: bool) -> Address {
+        let tls = self.tls().filter(|_| is_tls);
+        tls.unwrap_or_else(|| self.redis.clone())
+    }
+
     /// Where it speaks HTTP, if it does: at the host that clients know.
     pub fn http(&self) -> Option<Address> {
         http(&self.redis, self.http_port)
@@ -66,6 +83,9 @@ pub struct RouteNode {
     pub peer: Address,
     #[prost(uint32, tag = "4")]
     pub http_port: u32,
+    /// For clients that speak TLS; 0: none.
+    #[prost(uint32, tag = "20")]
+    pub tls_port: u32,
     /// Has been heard of lately, as meta sees it.
     #[prost(bool, tag = "5")]
     pub alive: bool,

@@ -132,6 +132,7 @@ impl World {
                 redis: Address::new(host, 6379),
                 peer: Address::new(host, 16379),
                 http_port: 0,
+                tls_port: 0,
                 labels: labels.clone(),
                 stores: true,
                 metas: true,

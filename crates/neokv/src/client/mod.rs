@@ -5,8 +5,9 @@
 //! and numbers are checked, and bytes that are no answer end the connection with one line of text.
 
 mod answer;
+pub mod secure;
 
-use std::io::{BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -15,7 +16,37 @@ pub use answer::Answer;
 const CONNECT: Duration = Duration::from_secs(5);
 
 pub struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Stream>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<secure::Stream>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(bytes),
+            Stream::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
 }
 
 impl Connection {
@@ -28,6 +59,10 @@ impl Connection {
                     let _ = stream.set_nodelay(true);
                     let set = stream.set_read_timeout(timeout);
                     set.map_err(|error| error.to_string())?;
+                    let stream = match secure::wrap(stream, host_of(address).0)? {
+                        Ok(stream) => Stream::Tls(Box::new(stream)),
+                        Err(stream) => Stream::Plain(stream),
+                    };
                     let stream = BufReader::new(stream);
                     return Ok(Connection { stream });
                 }
@@ -49,7 +84,8 @@ impl Connection {
             request.extend_from_slice(word);
             request.extend_from_slice(b"\r\n");
         }
-        let sent = self.stream.get_mut().write_all(&request);
+        let stream = self.stream.get_mut();
+        let sent = stream.write_all(&request).and_then(|()| stream.flush());
         sent.map_err(|error| error.to_string())
     }
 
@@ -61,13 +97,16 @@ impl Connection {
 
 /// An address that is a name may be several; `[::1]:6379` and `::1:6379` are both understood.
 fn places(address: &str) -> Result<impl Iterator<Item = std::net::SocketAddr>, String> {
-    let (host, port) = address
-        .rsplit_once(':')
-        .and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)))
-        .ok_or("expected host:port")?;
-    let host = host.strip_prefix('[').unwrap_or(host);
-    let host = host.strip_suffix(']').unwrap_or(host);
+    let (host, port) = host_of(address);
+    let port: u16 = port.parse().map_err(|_| "expected host:port")?;
     (host, port)
         .to_socket_addrs()
         .map_err(|error| error.to_string())
+}
+
+/// Host and port, the host without brackets.
+fn host_of(address: &str) -> (&str, &str) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    let host = host.strip_prefix('[').unwrap_or(host);
+    (host.strip_suffix(']').unwrap_or(host), port)
 }

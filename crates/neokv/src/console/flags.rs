@@ -6,8 +6,13 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::Options;
+use crate::client::secure;
 
 pub fn command() -> Command {
+    secure::with_flags(plain(), false)
+}
+
+fn plain() -> Command {
     Command::new("cli")
         .about("Talk to a node: one command, commands from a pipe, or a prompt")
         .long_about(
@@ -76,6 +81,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 
 /// What the flags ask for, or one line that says what is wrong.
 pub fn options(matches: &ArgMatches) -> Result<Options, String> {
+    secure::take(matches)?;
     let text = |name: &str| matches.get_one::<String>(name).cloned();
     let words = matches.get_many::<OsString>("words").into_iter().flatten();
     let words: Vec<Vec<u8>> = words.cloned().map(OsStringExt::into_vec).collect();

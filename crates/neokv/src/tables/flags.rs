@@ -3,8 +3,13 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{Options, What, drain};
+use crate::client::secure;
 
 pub fn command() -> Command {
+    secure::with_flags(plain(), true)
+}
+
+fn plain() -> Command {
     let ask = |name: &'static str, about: &'static str| Command::new(name).about(about);
     let table = || word("name", "TABLE", "Name of the table, see `list`");
     let key = || word("key", "TABLE:KEY", "The row, see `dead list`");
@@ -135,6 +140,7 @@ pub fn options(matches: &ArgMatches) -> Result<Options, String> {
         },
         name => (what(name, sub), sub),
     };
+    secure::take(last)?;
     let address = text(last, "address");
     let port = address
         .rsplit_once(':')

@@ -226,10 +226,16 @@ fn join(
 
 fn profile(settings: &Settings, http_port: u16) -> Profile {
     let cluster = &settings.cluster;
+    // A node that speaks TLS only is known by that port.
+    let redis_port = match cluster.advertise_port {
+        0 => cluster.advertise_tls_port,
+        plain => plain,
+    };
     Profile {
-        redis: Address::new(cluster.advertise_host.clone(), cluster.advertise_port),
+        redis: Address::new(cluster.advertise_host.clone(), redis_port),
         peer: Address::new(cluster.advertise_host.clone(), cluster.peer_port),
         http_port: u32::from(http_port),
+        tls_port: u32::from(cluster.advertise_tls_port),
         labels: cluster.labels.clone(),
         stores: cluster.stores,
         metas: cluster.metas,

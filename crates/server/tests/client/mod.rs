@@ -1,7 +1,7 @@
 //! A node in this process and a bare client for it: commands out, values back.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use server::{Server, Settings};
@@ -41,16 +41,27 @@ impl Value {
     }
 }
 
+/// Settings of a node with so many cores, on a port that is free at this moment.
+#[allow(dead_code)]
+pub fn settings(shards: usize) -> Settings {
+    let probe = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = probe.local_addr().expect("its address").port();
+    let mut settings = Settings::default();
+    let row = server::settings::list::find("port").expect("the setting");
+    settings.set(row, &port.to_string()).expect("a port");
+    Settings {
+        num_shards: shards,
+        redis_port: port,
+        http_port: 0,
+        bind: vec!["127.0.0.1".into()],
+        ..settings
+    }
+}
+
 /// A node on a free port.
 #[allow(dead_code)]
 pub fn node(shards: usize, change: impl FnOnce(&mut Settings)) -> Server {
-    let mut settings = Settings {
-        num_shards: shards,
-        redis_port: 0,
-        http_port: 0,
-        bind: vec!["127.0.0.1".into()],
-        ..Settings::default()
-    };
+    let mut settings = settings(shards);
     change(&mut settings);
     server::start(settings).unwrap_or_else(|error| panic!("{error}"))
 }

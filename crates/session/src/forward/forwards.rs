@@ -360,6 +360,7 @@ impl Session {
             password: self.core.settings().requirepass.clone(),
             protocol: self.protocol,
             no_touch: self.client.requester.no_touch.load(Ordering::Relaxed),
+            shared: self.core.shared.clone(),
         }
     }
 }

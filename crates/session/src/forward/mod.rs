@@ -9,7 +9,7 @@
 mod all_nodes;
 mod elsewhere;
 mod forwards;
-mod remote_reply;
+pub(super) mod remote_reply;
 mod upstream;
 
 pub(super) use elsewhere::WatchedElsewhere;

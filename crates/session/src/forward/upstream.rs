@@ -10,11 +10,15 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use resp::{Args, Protocol};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use runtime::Shared;
+use tls::rustls::pki_types::ServerName;
+use tls::{ClientStream, TlsConnector};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// How long connecting may take.
@@ -25,7 +29,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 
 /// A session with another node.
 pub struct Upstream {
-    stream: TcpStream,
+    stream: Stream,
     received: BytesMut,
     /// How far the reply at the beginning of `received` has been looked at.
     looked: Looked,
@@ -51,6 +55,42 @@ pub struct Introduction {
     pub protocol: Protocol,
     /// What it reads counts as no access (CLIENT NO-TOUCH).
     pub no_touch: bool,
+    /// Knows which nodes there are, and how to speak TLS with them.
+    pub shared: Arc<Shared>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<ClientStream<TcpStream>>),
+}
+
+impl Introduction {
+    /// Connects to the node that others know by this address: to its port for TLS if it has no other, or if commands are
+    /// to be forwarded by TLS (`tls-cluster`).
+    async fn connect(&self, address: &str) -> io::Result<Stream> {
+        let secured = self.shared.cluster.as_ref().and_then(|cluster| {
+            let routes = cluster.routes();
+            let node = routes.at(address)?;
+            let wanted = node.is_tls_only() || self.shared.settings.current().tls.forwards;
+            node.tls().filter(|_| wanted)
+        });
+        let plain = || TcpStream::connect(address);
+        let Some(there) = secured else {
+            let stream = plain().await?;
+            stream.set_nodelay(true)?;
+            return Ok(Stream::Plain(stream));
+        };
+        let config = self.shared.tls.current();
+        let config = config.and_then(|it| it.upstream.clone()).ok_or_else(|| {
+            tracing::warn!("commands cannot be forwarded to {there}, which speaks TLS only: give tls-ca-cert-file, and tls-cert-file");
+            io::Error::from(io::ErrorKind::Unsupported)
+        })?;
+        let stream = TcpStream::connect(there.to_string()).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from(there.host.clone()).map_err(io::Error::other)?;
+        let stream = TlsConnector::from(config).connect(name, stream).await?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
 }
 
 /// What came of asking another node.
@@ -125,9 +165,8 @@ impl Upstreams {
 
 impl Upstream {
     pub async fn open(address: &str, who: &Introduction, serial: u64) -> io::Result<Upstream> {
-        let connected = tokio::time::timeout(CONNECT, TcpStream::connect(address));
+        let connected = tokio::time::timeout(CONNECT, who.connect(address));
         let stream = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
-        stream.set_nodelay(true)?;
         let mut upstream = Upstream {
             stream,
             received: BytesMut::new(),
@@ -187,9 +226,73 @@ impl Upstream {
             looked,
             ..
         } = self;
-        let (mut input, mut output) = stream.split();
-        // Both at once: neither side may wait for the other to read.
-        let write = async { output.write_all(request).await };
+        let input = Received { received, looked };
+        match stream {
+            Stream::Plain(stream) => {
+                let (from, to) = stream.split();
+                input
+                    .exchange(from, to, request, count, replies, gave_up)
+                    .await
+            }
+            Stream::Tls(stream) => {
+                let (from, to) = tokio::io::split(&mut **stream);
+                input
+                    .exchange(from, to, request, count, replies, gave_up)
+                    .await
+            }
+        }
+    }
+
+    pub async fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(request).await,
+            Stream::Tls(stream) => {
+                stream.write_all(request).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    /// The next reply, however long it takes. Nothing is lost if it is given up.
+    pub async fn receive(&mut self) -> io::Result<Bytes> {
+        loop {
+            if let Some(end) = self.looked.reply_end(&self.received)? {
+                return Ok(self.received.split_to(end).freeze());
+            }
+            self.received.reserve(ROOM_BYTES);
+            let count = match &mut self.stream {
+                Stream::Plain(stream) => stream.read_buf(&mut self.received).await?,
+                Stream::Tls(stream) => stream.read_buf(&mut self.received).await?,
+            };
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+/// What has come from a node.
+struct Received<'a> {
+    received: &'a mut BytesMut,
+    looked: &'a mut Looked,
+}
+
+impl Received<'_> {
+    /// Sends a request and reads so many replies. Both at once: neither side may wait for the other to read.
+    async fn exchange(
+        self,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        request: &[u8],
+        count: usize,
+        replies: &mut Vec<Bytes>,
+        gave_up: impl Fn(Duration) -> bool,
+    ) -> io::Result<()> {
+        let Received { received, looked } = self;
+        let write = async {
+            to.write_all(request).await?;
+            to.flush().await
+        };
         let read = async {
             let mut silent_since = Instant::now();
             while replies.len() < count {
@@ -198,7 +301,7 @@ impl Upstream {
                     continue;
                 }
                 received.reserve(ROOM_BYTES);
-                match tokio::time::timeout(GLANCE, input.read_buf(received)).await {
+                match tokio::time::timeout(GLANCE, from.read_buf(received)).await {
                     Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                     Ok(Ok(_)) => silent_since = Instant::now(),
                     Ok(Err(error)) => return Err(error),
@@ -211,23 +314,6 @@ impl Upstream {
             Ok(())
         };
         tokio::try_join!(write, read).map(drop)
-    }
-
-    pub async fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.stream.write_all(request).await
-    }
-
-    /// The next reply, however long it takes. Nothing is lost if it is given up.
-    pub async fn receive(&mut self) -> io::Result<Bytes> {
-        loop {
-            if let Some(end) = self.looked.reply_end(&self.received)? {
-                return Ok(self.received.split_to(end).freeze());
-            }
-            self.received.reserve(ROOM_BYTES);
-            if self.stream.read_buf(&mut self.received).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
     }
 }
 

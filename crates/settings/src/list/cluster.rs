@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Setting] = &[
         "peer-port",
         int(0, 65535),
         "0",
-        "TCP port for the other nodes of a cluster; 0: the Redis port + 10000.",
+        "TCP port for the other nodes of a cluster; 0: the Redis port (without one: `tls-port`) + 10000.",
     )),
     flagged(
         "redis-advertise-ip",
@@ -65,6 +65,12 @@ pub(super) const ROWS: &[Setting] = &[
             "Redis port that clients are told; 0: `redis-port`.",
         )),
     ),
+    at_start(row(
+        "cluster-announce-tls-port",
+        int(0, 65535),
+        "0",
+        "Port that clients who speak TLS are told; 0: `tls-port`.",
+    )),
     at_start(row(
         "labels",
         Kind::Text,

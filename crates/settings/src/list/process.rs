@@ -21,12 +21,12 @@ pub(super) const ROWS: &[Setting] = &[
     )),
     flagged(
         "redis-port",
-        at_start(row(
+        row(
             "port",
-            int(1, 65535),
+            int(0, 65535),
             "6379",
-            "TCP port for Redis clients.",
-        )),
+            "TCP port for Redis clients; 0: none, if there is a `tls-port`. Nodes of a cluster do not change it, nor `tls-port` and `bind`.",
+        ),
     ),
     at_start(row(
         "http-port",
@@ -34,12 +34,12 @@ pub(super) const ROWS: &[Setting] = &[
         "8379",
         "TCP port for HTTP: gRPC for tables, `/metrics`, `/healthz`; 0: none. If it is taken, a server that was not given one goes on without.",
     )),
-    at_start(row(
+    row(
         "bind",
         Kind::Addresses,
         "127.0.0.1 -::1",
-        "Addresses to listen on; `*` for all. An address with `-` in front may be missing on this machine.",
-    )),
+        "Addresses to listen on; `*` for all. An address with `-` in front may be missing on this machine. By CONFIG SET for Redis clients only, not for HTTP.",
+    ),
     fixed(row(
         "tcp-backlog",
         SMALL,
