@@ -247,3 +247,116 @@ fn without_descriptors_clients_are_refused_and_writes_go_on() {
     }));
     assert_eq!(writer.run("SET k v"), "+OK");
 }
+
+/// Several clients ask for far more than there is memory for, and read nothing until all have asked.
+#[test]
+fn replies_are_made_as_they_are_read() {
+    const LONG_VALUE: usize = 16 << 20;
+    const GETS: usize = 64;
+    for server in nodes(&[]) {
+        let mut first = Client::new(&server);
+        // One per core at least.
+        let keys: Vec<String> = (0..4).map(|n| format!("long{n}")).collect();
+        for key in &keys {
+            assert_eq!(
+                first.run(&format!("SETRANGE {key} {} x", LONG_VALUE - 1)),
+                format!(":{LONG_VALUE}")
+            );
+        }
+        let (mut clients, seen) = watch(&server, || {
+            let mut clients = Vec::new();
+            for key in &keys {
+                let mut client = Client::new(&server);
+                // Reads alone, then reads behind writes.
+                client.send(format!("GET {key}\r\n").repeat(GETS / 2).as_bytes());
+                client.send(format!("SET {{{key}}} v\r\n").as_bytes());
+                client.send(format!("GET {key}\r\n").repeat(GETS / 2).as_bytes());
+                client.send(b"PING\r\n");
+                clients.push(client);
+            }
+            thread::sleep(Duration::from_secs(3));
+            clients
+        });
+        seen.is_within(700 * MIB);
+        let ((), seen) = watch(&server, || {
+            thread::scope(|scope| {
+                for client in &mut clients {
+                    scope.spawn(|| {
+                        for n in 0..=GETS {
+                            match n == GETS / 2 {
+                                true => assert_eq!(client.line().unwrap(), "+OK"),
+                                false => assert_eq!(client.bulk(), (LONG_VALUE, 0, b'x')),
+                            }
+                        }
+                        assert_eq!(client.line().unwrap(), "+PONG");
+                    });
+                }
+            });
+        });
+        seen.is_within(700 * MIB);
+    }
+}
+
+/// Many values of middle size from all cores, in one pipeline: every reply comes, in order.
+#[test]
+fn a_long_pipeline_is_answered_in_order() {
+    for server in nodes(&[]) {
+        let mut client = Client::new(&server);
+        for n in 0..40usize {
+            let value = char::from(b'a' + (n % 26) as u8)
+                .to_string()
+                .repeat(50_000 + n);
+            assert_eq!(client.run(&format!("SET k{n} {value}")), "+OK");
+        }
+        let mut pipeline = String::new();
+        for round in 0..50 {
+            for n in 0..40 {
+                pipeline.push_str(&format!("GET k{n}\r\n"));
+                if n % 7 == 0 {
+                    pipeline.push_str(&format!("SET small{n} {round}\r\nGET small{n}\r\n"));
+                }
+            }
+        }
+        let mut writer = Client(client.0.try_clone().unwrap());
+        thread::scope(|scope| {
+            scope.spawn(move || writer.send(pipeline.as_bytes()));
+            for round in 0..50usize {
+                for n in 0..40usize {
+                    let letter = b'a' + (n % 26) as u8;
+                    assert_eq!(client.bulk(), (50_000 + n, letter, letter));
+                    if n % 7 == 0 {
+                        assert_eq!(client.line().unwrap(), "+OK");
+                        let text = round.to_string();
+                        let (first, last) = (text.as_bytes()[0], *text.as_bytes().last().unwrap());
+                        assert_eq!(client.bulk(), (text.len(), first, last));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// `client-output-buffer-limit` stops a reply that would be too long while it is made.
+#[test]
+fn a_reply_beyond_the_hard_limit_is_not_made() {
+    for server in nodes(&[]) {
+        let mut other = Client::new(&server);
+        let set = "CONFIG SET client-output-buffer-limit \"normal 1mb 0 0\"";
+        assert_eq!(other.run(set), "+OK");
+        assert_eq!(other.run("HSET hash field 12345"), ":1");
+        assert_eq!(other.run("SADD set member1 member2"), ":2");
+        assert_eq!(other.run("ZADD zset 1 member1"), ":1");
+        let ((), seen) = watch(&server, || {
+            for command in ["HRANDFIELD hash", "SRANDMEMBER set", "ZRANDMEMBER zset"] {
+                let mut greedy = Client::new(&server);
+                greedy.send(format!("{command} -999999999\r\n").as_bytes());
+                assert_eq!(greedy.line(), None, "{command}");
+                let mut greedy = Client::new(&server);
+                greedy.send(b"MULTI\r\nSET other v\r\n");
+                greedy.send(format!("{command} -999999999\r\nEXEC\r\n").as_bytes());
+                while greedy.line().is_some() {}
+            }
+        });
+        seen.is_within(100 * MIB);
+    }
+}

@@ -185,6 +185,13 @@ impl<'a> Clients<'a> {
                 batch.ends.push(batch.replies.len());
             } else if self.cx.specs.spec(stat as usize).is_write() {
                 return true;
+            } else if batch.has_enough() && !has_write(self.cx, batch, self.at) {
+                // Its session sends what it has, and asks for these reads again.
+                if within {
+                    return false;
+                }
+                (self.batch, self.at) = (self.batch + 1, 0);
+                continue;
             } else {
                 self.read(space);
             }
@@ -368,6 +375,14 @@ impl Audience for Clients<'_> {
             space.take_missing_rows();
         }
     }
+}
+
+/// Whether a write is among the commands of a batch from here on.
+#[cold]
+fn has_write(cx: &Context<'_>, batch: &BatchBox, from: usize) -> bool {
+    let rest = batch.heads.iter().skip(from);
+    rest.into_iter()
+        .any(|&(stat, _)| cx.specs.spec(stat as usize).is_write())
 }
 
 fn count_keys(space: &Keyspace) -> usize {

@@ -11,6 +11,10 @@ use resp::{Protocol, Reply};
 use crate::command_list::clear_room;
 use crate::{CommandList, CoreId, Place, Requester, Waiter};
 
+/// Bytes of replies after which a session would rather send them than have more: the rest of its batch runs when they are sent.
+/// A client that asks for much and reads little has then at most this much and one reply, whatever it asks for.
+pub const REPLY_BYTES: usize = 1 << 20;
+
 pub struct Batch {
     /// The core that runs it.
     pub target: CoreId,
@@ -33,6 +37,10 @@ pub struct Batch {
     /// The replies, one behind the other, and where each ends.
     pub replies: Reply,
     pub ends: Vec<usize>,
+    /// Bytes of replies after which it comes back with the rest not run; writes run in any case, and all that comes before one.
+    pub enough_bytes: usize,
+    /// Reads among its commands, as its session counts them.
+    pub reads: usize,
     /// Of a blocking command on a durable node, which is alone in its batch then. If it finds nothing
     /// the waiter is in line when the batch comes back, and there is no reply.
     pub waiter: Option<Arc<Waiter>>,
@@ -57,6 +65,8 @@ impl Batch {
             heads: Vec::new(),
             replies: Reply::new(Protocol::Resp2),
             ends: Vec::new(),
+            enough_bytes: usize::MAX,
+            reads: 0,
             waiter: None,
         })
     }
@@ -73,11 +83,24 @@ impl Batch {
         self.refusal(at).is_some()
     }
 
+    /// Whether what is left is to run another time.
+    #[inline]
+    pub fn has_enough(&self) -> bool {
+        self.replies.len() >= self.enough_bytes
+    }
+
+    /// Forgets the replies so far, which were taken; what has not run is next.
+    pub fn begin_rest(&mut self) {
+        clear_room(self.replies.buffer_mut());
+        self.ends.fill(0);
+    }
+
     /// Ready for other commands.
     pub fn clear(&mut self) {
         self.refused.clear();
         self.waiter = None;
         self.writes = false;
+        self.reads = 0;
         self.commands.clear();
         clear_room(&mut self.heads);
         clear_room(self.replies.buffer_mut());

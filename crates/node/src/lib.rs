@@ -79,7 +79,7 @@ mod weight;
 mod write_back;
 
 pub use audience::{Audience, Nobody};
-pub use batch::{Batch, BatchBox};
+pub use batch::{Batch, BatchBox, REPLY_BYTES};
 pub use catalogue::Catalogue;
 pub use command::Specs;
 pub use command_list::{CommandList, clear_room};

@@ -315,6 +315,9 @@ impl OwnedRegions {
         let mut met = Vec::new();
         let mut absent = None;
         while let Some(&(stat, db)) = batch.heads.get(batch.ends.len()) {
+            if batch.has_enough() {
+                break;
+            }
             let at = batch.ends.len();
             let spec = cx.specs.spec(stat as usize);
             let mut replies =

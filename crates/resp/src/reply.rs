@@ -6,6 +6,9 @@
 //!
 //! A caller that must take back what a failed command wrote notes [`Reply::len`] before and calls
 //! [`Reply::truncate`] after.
+//!
+//! A reply may have a limit. What would make it longer is not written, and the reply says so from then on: its owner sends
+//! nothing of it, and a command with much left to write may stop.
 
 use base::{Atom, IntText, Moved, NotRun, Refusal, number};
 
@@ -36,6 +39,15 @@ pub struct Reply {
     /// Commands that have not run here, by where their replies begin, ascending: whoever looks for a better place for them need not
     /// read the bytes.
     not_run: Vec<(usize, NotRun)>,
+    /// Bytes beyond which it does not grow.
+    limit: usize,
+    has_overflowed: bool,
+}
+
+impl Default for Reply {
+    fn default() -> Self {
+        Reply::new(Protocol::Resp2)
+    }
 }
 
 impl Reply {
@@ -49,7 +61,52 @@ impl Reply {
             buffer,
             protocol,
             not_run: Vec::new(),
+            limit: usize::MAX,
+            has_overflowed: false,
         }
+    }
+
+    /// From here on the buffer does not grow beyond so many bytes.
+    #[inline]
+    pub fn set_limit(&mut self, bytes: usize) {
+        self.limit = bytes;
+    }
+
+    /// Whether something was not written because of the limit: what is here is not a reply.
+    #[inline]
+    pub fn has_overflowed(&self) -> bool {
+        self.has_overflowed
+    }
+
+    /// Bytes that are already encoded, whatever the limit is: they are in memory anyway.
+    pub fn put(&mut self, encoded: &[u8]) {
+        self.buffer.extend_from_slice(encoded);
+    }
+
+    /// The bytes, to be exchanged for others; what is noted of commands that have not run stays.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Something of `other` was not written: so it is here.
+    pub fn note_overflow(&mut self, other: &Reply) {
+        self.has_overflowed |= other.has_overflowed;
+    }
+
+    /// Room for so many bytes more, unless that is beyond the limit.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) -> bool {
+        self.buffer.capacity() - self.buffer.len() >= bytes || self.grow(bytes)
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) -> bool {
+        let is_too_much = self.buffer.len().saturating_add(bytes) > self.limit;
+        match is_too_much {
+            true => self.has_overflowed = true,
+            false => self.buffer.reserve(bytes),
+        }
+        !is_too_much
     }
 
     pub fn protocol(&self) -> Protocol {
@@ -111,10 +168,11 @@ impl Reply {
         self.not_run.iter().filter(move |(at, _)| part.contains(at))
     }
 
-    /// Other replies in the place of all that are here, and which of their commands have not run.
-    pub fn replace(&mut self, replies: &mut Vec<u8>, not_run: Vec<(usize, NotRun)>) {
-        std::mem::swap(&mut self.buffer, replies);
-        self.not_run = not_run;
+    /// What is here, with what is known of it; nothing stays.
+    pub fn take(&mut self) -> Reply {
+        let mut taken = Reply::over(std::mem::take(&mut self.buffer), self.protocol);
+        taken.not_run = std::mem::take(&mut self.not_run);
+        taken
     }
 
     /// Gives the address in every MOVED another form, if `form` has one.
@@ -142,6 +200,7 @@ impl Reply {
     /// Replies of another core.
     pub fn append(&mut self, other: &Reply) {
         let from = self.len();
+        self.has_overflowed |= other.has_overflowed;
         self.raw(&other.buffer);
         let noted = other.not_run.iter();
         self.not_run
@@ -192,7 +251,9 @@ impl Reply {
 
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.buffer.reserve(bytes.len() + FRAME_BYTES);
+        if !self.make_room(bytes.len() + FRAME_BYTES) {
+            return;
+        }
         self.header(b'$', bytes.len() as i64);
         self.buffer.extend_from_slice(bytes);
         self.line_end();
@@ -348,7 +409,9 @@ impl Reply {
 
     /// Bytes that are already encoded (replies from another core).
     pub fn raw(&mut self, encoded: &[u8]) {
-        self.buffer.extend_from_slice(encoded);
+        if self.make_room(encoded.len()) {
+            self.buffer.extend_from_slice(encoded);
+        }
     }
 
     fn marker_of(&self, resp3: u8) -> u8 {
@@ -426,6 +489,23 @@ mod tests {
         part.ok();
         part.ok();
         assert_eq!(part.not_run_at(b"+OK\r\n".len()), None);
+    }
+
+    #[test]
+    fn a_reply_does_not_grow_beyond_its_limit() {
+        let mut reply = Reply::new(Protocol::Resp2);
+        reply.set_limit(1000);
+        (0..10).for_each(|_| reply.bulk(b"12345"));
+        assert!(!reply.has_overflowed());
+        reply.bulk(&[b'x'; 5000]);
+        assert!(reply.has_overflowed());
+        let before = reply.len();
+        (0..10_000).for_each(|_| reply.bulk(b"12345"));
+        assert!(reply.len() < 2000);
+        reply.truncate(before);
+        let mut whole = Reply::new(Protocol::Resp2);
+        whole.append(&reply);
+        assert!(whole.has_overflowed(), "whoever joins replies is told");
     }
 
     fn both(write: impl Fn(&mut Reply)) -> (String, String) {

@@ -26,6 +26,8 @@ use crate::commands::SessionRuns;
 
 /// Replies are written when this much waits, even if there is more to run.
 const FLUSH_BYTES: usize = 16 * 1024;
+/// Bytes written after which other sessions run.
+const YIELD_BYTES: usize = 1 << 20;
 /// Least room to read into.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -57,6 +59,8 @@ pub(super) struct Connection {
     pub socket: Socket,
     pub input: Input,
     pub work: Work,
+    /// Bytes written when it let others run last.
+    yielded: usize,
 }
 
 /// Why [`Connection::run_buffered`] stopped.
@@ -149,6 +153,7 @@ fn open(
             suppressed: None,
             written: 0,
         },
+        yielded: 0,
     };
     connection.work.session.publish();
     (registered, connection)
@@ -206,11 +211,12 @@ impl Connection {
                 match self.run_buffered() {
                     Stopped::Drained => break,
                     Stopped::Full => {
-                        self.finish_pending().await;
+                        self.finish_pending().await?;
                         self.flush().await?;
+                        self.yield_after_much().await;
                     }
                     Stopped::Slow(slow) => {
-                        self.finish_pending().await;
+                        self.finish_pending().await?;
                         Box::pin(self.run_slow(slow)).await?;
                         self.input.at += self.input.consumed;
                         if self.work.session.close_after_reply {
@@ -218,13 +224,13 @@ impl Connection {
                         }
                     }
                     Stopped::Broken => {
-                        self.finish_pending().await;
+                        self.finish_pending().await?;
                         self.flush().await?;
                         return Err(Ended);
                     }
                 }
             }
-            self.finish_pending().await;
+            self.finish_pending().await?;
             self.flush().await?;
             if self.work.session.close_after_reply {
                 return Err(Ended);
@@ -241,6 +247,7 @@ impl Connection {
         self.input.limits.bulk_bytes = settings.proto_max_bulk_bytes;
         self.input.limits.unauthenticated = !session.authenticated;
         drop(settings);
+        self.work.out.set_limit(session.reply_limit());
         let client = &session.client;
         client
             .last_active_ms
@@ -349,15 +356,33 @@ impl Connection {
         }
     }
 
-    /// Waits for commands on other cores; their replies are in the output then.
-    pub(super) async fn finish_pending(&mut self) {
+    /// Waits for commands on other cores; their replies are in the output then. If these are long they are written part by part, and
+    /// the next part is made when the client has taken the last.
+    pub(super) async fn finish_pending(&mut self) -> Result<(), Ended> {
         let work = &mut self.work;
         let is_durable = work.session.core.shared.durable.is_some();
         self.input.lookahead.run_later = is_durable && !work.pending.is_empty();
-        if !work.pending.is_empty() {
+        if work.pending.is_empty() {
+            return Ok(());
+        }
+        loop {
             self.lend_buffers();
             let work = &mut self.work;
             work.pending.finish(&mut work.session, &mut work.out).await;
+            if work.pending.is_empty() {
+                return Ok(());
+            }
+            self.flush().await?;
+            self.yield_after_much().await;
+        }
+    }
+
+    /// A session that writes much lets others run in between.
+    async fn yield_after_much(&mut self) {
+        if self.work.written - self.yielded >= YIELD_BYTES {
+            self.yielded = self.work.written;
+            tokio::task::yield_now().await;
+            self.work.session.core.begin_batch();
         }
     }
 
@@ -375,12 +400,18 @@ impl Connection {
     /// Writes all replies.
     pub(super) async fn flush(&mut self) -> Result<(), Ended> {
         let out = &mut self.work.out;
-        if out.is_empty() {
+        if out.is_empty() && !out.has_overflowed() {
             return Ok(());
         }
         let session = &self.work.session;
         let limit = session.core.settings().output_limit_normal;
-        if limit.hard_bytes > 0 && out.len() > limit.hard_bytes {
+        let is_too_much = limit.hard_bytes > 0 && out.len() > limit.hard_bytes;
+        if is_too_much || out.has_overflowed() {
+            tracing::warn!(
+                addr = %session.client.addr,
+                id = session.client.id,
+                "Client closed for overcoming of output buffer limits."
+            );
             return Err(Ended);
         }
         if session.client.is_tls
@@ -419,10 +450,11 @@ impl Connection {
             }
             rest = rest.get(written..).unwrap_or_default();
             if written < out.len() {
+                let waiting = rest.len() + self.work.pending.waiting_bytes();
                 session
                     .client
                     .output_bytes
-                    .store(rest.len(), Ordering::Relaxed);
+                    .store(waiting, Ordering::Relaxed);
             }
         }
         session.core.stats().net_output_bytes.add(out.len() as u64);

@@ -439,6 +439,9 @@ fn run_data(
                 *regions = vec![region];
                 return Step::Slow(Slow::Hold { stat });
             }
+            Route::One(region) if spec.is_write() && pending.is_behind_reads(region) => {
+                return Step::Slow(Slow::Again);
+            }
             Route::One(region) if spec.is_write() || pending.has_writes(region) => {
                 let target = map.core_of(region);
                 let lane = Lane { target, at: region };

@@ -311,6 +311,7 @@ impl Session {
         let mut batch = Batch::new(self.core.id, target, self.client.requester.clone());
         (batch.writes, batch.is_transaction) = (multi.writes, true);
         batch.replies.set_protocol(self.protocol);
+        batch.replies.set_limit(self.reply_limit());
         for (at, &(_, stat)) in multi.heads.iter().enumerate() {
             let args = multi.commands.args(at);
             if shared.clients.has_monitors() {

@@ -176,6 +176,14 @@ impl Session {
         }
     }
 
+    /// Bytes beyond which a reply is given up, and the client closed: `client-output-buffer-limit`.
+    pub(crate) fn reply_limit(&self) -> usize {
+        match self.core.settings().output_limit_normal.hard_bytes {
+            0 => usize::MAX,
+            bytes => bytes,
+        }
+    }
+
     /// Shows others what this session is doing.
     pub fn publish(&self) {
         let client = &self.client;

@@ -43,11 +43,11 @@ impl Connection {
     /// One step of a command that waits; what it has to wait for next, if it is not answered.
     async fn run_once(&mut self, slow: Slow) -> Result<Option<Slow>, Ended> {
         match slow {
-            Slow::Again => return Ok(self.again().await),
+            Slow::Again => return self.again().await,
             Slow::Pause { writes } => {
                 self.flush().await?;
                 self.pause(writes).await?;
-                return Ok(self.again().await);
+                return self.again().await;
             }
             Slow::Hold { stat } => {
                 let regions = std::mem::take(&mut self.work.regions);
@@ -63,9 +63,9 @@ impl Connection {
                     let core = self.work.session.core.clone();
                     core.load_cold(*cold).await;
                 }
-                return Ok(self.again().await);
+                return self.again().await;
             }
-            Slow::Unconfirmed { region } => return Ok(self.run_after_barrier(region).await),
+            Slow::Unconfirmed { region } => return self.run_after_barrier(region).await,
             Slow::Scan { stat } => self.scan(stat, None).await,
             Slow::Block { stat } => self.block(stat).await?,
             Slow::Later { stat, run } => self.later(stat, run).await?,
@@ -76,7 +76,7 @@ impl Connection {
     }
 
     /// The same command once more: nothing is pending now. What it has to wait for, if it is not answered.
-    async fn again(&mut self) -> Option<Slow> {
+    async fn again(&mut self) -> Result<Option<Slow>, Ended> {
         let bytes = self.input.buffer.get(self.input.at..).unwrap_or_default();
         let args = self.input.parser.args(bytes);
         let step = self.work.dispatch(&args);
@@ -85,16 +85,16 @@ impl Connection {
         // Other sessions run before this command does again.
         self.work.carried = (core.row_failure.take(), core.again.take());
         match step {
-            Step::Done => None,
+            Step::Done => Ok(None),
             Step::Slow(slow) => {
-                self.finish_pending().await;
-                Some(slow)
+                self.finish_pending().await?;
+                Ok(Some(slow))
             }
         }
     }
 
     /// A read that needs proof that it may be answered here.
-    async fn run_after_barrier(&mut self, region: Place) -> Option<Slow> {
+    async fn run_after_barrier(&mut self, region: Place) -> Result<Option<Slow>, Ended> {
         let session = &self.work.session;
         let core = session.core.clone();
         let sure = core.pass_read_barrier(region, session.readonly).await;
@@ -110,7 +110,7 @@ impl Connection {
             Err(why) => {
                 let refusal = self.unserved(why);
                 core.refuse(&refusal, &mut self.work.out);
-                None
+                Ok(None)
             }
         }
     }
@@ -179,6 +179,7 @@ impl Connection {
             let mut batch = Batch::new(core.id, core.id, session.client.requester.clone());
             batch.writes = true;
             batch.replies.set_protocol(session.protocol);
+            batch.replies.set_limit(session.reply_limit());
             batch.commands.push(&args);
             batch.heads.push((stat as u16, session.db));
             let request = EffectRequest::new(regions.to_vec(), batch, None);

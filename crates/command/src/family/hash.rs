@@ -389,15 +389,15 @@ fn hrandfield(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(),
         if with_values {
             reply.atom(value);
         }
+        !reply.has_overflowed()
     };
 
     let mut rng = view.rng();
     if count < 0 {
-        (0..wanted)
-            .filter_map(|_| hash.random(&mut rng))
-            .for_each(write);
+        // What is too long already nobody will read.
+        (0..wanted).filter_map(|_| hash.random(&mut rng)).all(write);
     } else if wanted >= hash.len() {
-        hash.iter().for_each(write);
+        hash.iter().all(write);
     } else {
         sample::distinct(
             wanted,
@@ -406,7 +406,9 @@ fn hrandfield(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<(),
             hash.iter(),
             |rng| hash.random(rng),
             |(field, _)| field.to_vec(),
-            &mut write,
+            |pair| {
+                write(pair);
+            },
         );
     }
     Ok(())

@@ -88,6 +88,8 @@ impl Core {
 
     pub(crate) fn finish_batch(&self, batch: Box<Batch>) {
         milestone("the core gave the batch back to the session");
+        self.answered_bytes
+            .set(self.answered_bytes.get() + batch.replies.len());
         if batch.from == self.id {
             let ticket = batch.ticket;
             let _ = self.tickets.deliver(ticket, Answer::Batch(batch));
@@ -96,11 +98,11 @@ impl Core {
         }
     }
 
-    /// Runs commands until the end, or until one needs a region that is lent.
+    /// Runs commands until the end, or until there are enough replies, or until one needs a region that is lent.
     fn run_batch(self: &Rc<Self>, batch: &mut Batch) -> Result<(), Absent> {
         let map = &self.shared.map;
         let mut regions = Vec::new();
-        while batch.ends.len() < batch.heads.len() {
+        while batch.ends.len() < batch.heads.len() && !batch.has_enough() {
             let at = batch.ends.len();
             let (stat, db) = batch.heads[at];
             if at.is_multiple_of(AHEAD_KEYS) && self.is_worth_prefetching(db) {

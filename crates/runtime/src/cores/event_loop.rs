@@ -16,8 +16,9 @@ use super::Core;
 use super::mailbox::Message;
 use super::tickets::Answer;
 
-/// Messages handled before sessions get a turn.
+/// Messages handled, and bytes of replies made, before sessions get a turn.
 const TURN: usize = 64;
+const TURN_BYTES: usize = 4 << 20;
 
 impl Core {
     /// The task that empties the mailbox, until the node stops.
@@ -29,7 +30,11 @@ impl Core {
         })
         .await;
         poll_fn(|cx| {
+            self.answered_bytes.set(0);
             for _ in 0..TURN {
+                if self.answered_bytes.get() > TURN_BYTES {
+                    break;
+                }
                 match mailbox.receive() {
                     Some(message) => self.on_message(message),
                     None => break,

@@ -109,6 +109,8 @@ pub struct Core {
     /// `slowlog-log-slower-than` or `latency-monitor-threshold` in ticks, the lower.
     slow_ticks: Cell<u64>,
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// Bytes of replies in batches given back in this turn.
+    answered_bytes: Cell<usize>,
     /// The sessions of this core, for upkeep.
     clients: RefCell<BTreeMap<u64, Arc<Client>>>,
     /// Keys are to be given up; see `durable::evict`.
@@ -156,6 +158,7 @@ impl Core {
             tick: Cell::new(shared.clock.raw()),
             slow_ticks: Cell::new(u64::MAX),
             buffers: RefCell::default(),
+            answered_bytes: Cell::new(0),
             clients: RefCell::default(),
             eviction_asked: Cell::new(false),
             is_evicting: Cell::new(false),

@@ -81,7 +81,7 @@ impl Connection {
                     core.begin_batch();
                     Box::pin(self.run_step(Slow::Again)).await?;
                     // It may be on its way to another core now.
-                    self.finish_pending().await;
+                    self.finish_pending().await?;
                 }
             }
         }

@@ -119,6 +119,7 @@ impl Forwards {
         let core = session.core.clone();
         let until = session.deadline();
         let mut waiting: Vec<usize> = (0..self.heads.len()).collect();
+        waiting.retain(|&it| self.heads.get(it).is_some_and(|it| it.reply.is_none()));
         waiting.sort_by_key(|&number| self.heads.get(number).map(|it| it.order));
         loop {
             let mut asked = Vec::new();

@@ -80,9 +80,12 @@ pub fn srandmember(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Resul
     let mut rng = view.rng();
     if count < 0 {
         reply.array(wanted);
-        (0..wanted)
-            .filter_map(|_| set.random(&mut rng))
-            .for_each(|member| reply.atom(member));
+        for member in (0..wanted).filter_map(|_| set.random(&mut rng)) {
+            if reply.has_overflowed() {
+                break; // nobody will read it
+            }
+            reply.atom(member);
+        }
     } else if wanted >= set.len() {
         reply.array(set.len());
         set.iter().for_each(|member| reply.atom(member));

@@ -275,7 +275,13 @@ fn zrandmember(view: &View<'_>, args: &Args<'_>, reply: &mut Reply) -> Result<()
     let mut rng = view.rng();
     if count < 0 {
         let drawn = std::iter::repeat_with(|| zset.random(&mut rng)).map_while(|entry| entry);
-        show.entries(wanted, drawn, reply);
+        show.head(wanted, reply);
+        for (member, score) in drawn.take(wanted) {
+            if reply.has_overflowed() {
+                break; // nobody will read it
+            }
+            show.entry(member, score, reply);
+        }
     } else if wanted >= zset.len() {
         show.entries(zset.len(), zset.iter_from(0), reply);
     } else {
