@@ -1,7 +1,5 @@
 //! The server as a whole: TIME, LOLWUT, and what tools ask of functions and modules, of which there are none.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use base::Refusal;
 use command::{Arity, CommandSpec, Flags, Group};
 use resp::{Args, Reply};
@@ -131,12 +129,10 @@ pub const SPECS: &[SessionCommand] = &[
 ];
 
 fn time(_: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now_us = runtime::clock::now_us();
     reply.array(2);
-    reply.bulk_int(now.as_secs() as i64);
-    reply.bulk_int(i64::from(now.subsec_micros()));
+    reply.bulk_int((now_us / 1_000_000) as i64);
+    reply.bulk_int((now_us % 1_000_000) as i64);
     Ok(())
 }
 

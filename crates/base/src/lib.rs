@@ -1,10 +1,11 @@
 //! What every layer shares: slots, ids and descriptors of regions, limits, the refusal told to clients, numbers as Redis
-//! reads and writes them, glob patterns, a hint to the CPU.
+//! reads and writes them, glob patterns, the time a node goes by, a hint to the CPU.
 //!
 //! Pure, and free of anything that belongs to one layer only. If a thing is used by a single
 //! crate, it lives there, not here.
 
 mod atom;
+pub mod clock;
 pub mod cluster;
 pub mod extended;
 pub mod glob;

@@ -18,6 +18,7 @@ pub use admin::admin_answer;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::clock;
 use base::cluster::{META_REGION, NodeId};
 
 use crate::limits::Limits;
@@ -111,7 +112,12 @@ impl Leader {
         let route_version = heartbeat.route_version;
         self.urged |= self.view.is_news(&heartbeat);
         self.view.on_heartbeat(heartbeat, now_ms);
-        self.answer(state, id, route_version)
+        let lately_ms = self.limits.down_after_ms;
+        let offset_ms = self.view.cluster_offset_ms(now_ms, lately_ms);
+        HeartbeatAnswer {
+            wall_ms: offset_ms.map_or(0, |offset_ms| clock::at(offset_ms, now_ms)),
+            ..self.answer(state, id, route_version)
+        }
     }
 
     /// What a node should know now, given the version of the table it has. Also for pushing.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use base::clock;
 use base::cluster::{NodeId, RegionId};
 
 use crate::state::State;
@@ -23,6 +24,8 @@ pub struct NodeReport {
     /// When it was last heard of, or, before that, when this leader learned of it.
     pub at_ms: u64,
     pub last: Option<Heartbeat>,
+    /// Its wall clock by the clock of this leader, when it was last heard of.
+    pub clock_offset_ms: Option<i64>,
 }
 
 impl View {
@@ -32,6 +35,7 @@ impl View {
             let heard = NodeReport {
                 at_ms: now_ms,
                 last: None,
+                clock_offset_ms: None,
             };
             self.nodes.entry(node.id).or_insert(heard);
         }
@@ -43,6 +47,7 @@ impl View {
         let heard = self.nodes.entry(heartbeat.node).or_insert(NodeReport {
             at_ms: now_ms,
             last: None,
+            clock_offset_ms: None,
         });
         if heard
             .last
@@ -62,6 +67,10 @@ impl View {
             }
         }
         heard.at_ms = now_ms;
+        heard.clock_offset_ms = match heartbeat.wall_ms {
+            0 => None,
+            wall_ms => Some(clock::offset(wall_ms, now_ms)),
+        };
         heard.last = Some(heartbeat);
         true
     }
@@ -102,6 +111,16 @@ impl View {
                         .map(|m| (m.replica, m.snapshot))
                         .ne(new.members.iter().map(|m| (m.replica, m.snapshot)))
                 })
+    }
+
+    /// The time of the cluster by the clock of this leader: the median of the clocks that were heard lately. Of two in the
+    /// middle the earlier one: what expires too early is lost.
+    pub fn cluster_offset_ms(&self, now_ms: u64, lately_ms: u64) -> Option<i64> {
+        let lately = |heard: &&NodeReport| now_ms.saturating_sub(heard.at_ms) <= lately_ms;
+        let heard = self.nodes.values().filter(lately);
+        let mut offsets: Vec<i64> = heard.filter_map(|heard| heard.clock_offset_ms).collect();
+        offsets.sort_unstable();
+        offsets.get(offsets.len().checked_sub(1)? / 2).copied()
     }
 
     pub fn heard(&self, node: NodeId) -> Option<&NodeReport> {

@@ -264,6 +264,7 @@ impl Region {
             return Step::Nothing;
         };
         let (stamp_ms, seed) = (entry.stamp_ms, entry.seed);
+        let is_stamped = !matches!(entry.body, Parsed::Empty);
         let mut proposal = match is_ours {
             true => member.proposals.pop_front(),
             false => None,
@@ -295,7 +296,7 @@ impl Region {
         );
         let (stamp_ms, digest) = match executed {
             Executed::Rows { changes, stamp_ms } => {
-                member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
+                member.next_stamp(stamp_ms);
                 if let Some(proposal) = proposal {
                     // As long as its entry is to be applied, those who wait for it do.
                     member.proposals.push_front(proposal);
@@ -304,7 +305,7 @@ impl Region {
                 return self.apply_entry_rows(is_ours, cx);
             }
             Executed::Commands { stamp_ms } => {
-                member.last_stamp_ms = member.last_stamp_ms.max(stamp_ms);
+                member.next_stamp(stamp_ms);
                 (stamp_ms, None)
             }
             Executed::Digest { id, stamp_ms } => (stamp_ms, Some(id)),
@@ -312,9 +313,12 @@ impl Region {
         member.committed.pop_front();
         member.note(space.home(), index, &payload);
         space.note_term(term);
-        // The entry that begins a leader's term has no stamp of its own; time never goes back.
-        let last_stamp_ms = member.open.map_or(0, |(_, stamp_ms)| stamp_ms);
-        member.open = Some((index, stamp_ms.max(last_stamp_ms)));
+        // The entry that begins a leader's term has no stamp of its own; it is as late as the one before.
+        let stamp_ms = match member.open {
+            Some((_, last_ms)) if !is_stamped => last_ms,
+            _ => stamp_ms,
+        };
+        member.open = Some((index, stamp_ms));
         member.replica.on_applied(index);
         match digest {
             Some(id) => self.take_digest(id, index, cx, out),

@@ -70,6 +70,8 @@ pub struct Heartbeats {
     /// When the next heartbeat is due.
     next_ms: u64,
     number: u64,
+    /// When the last question left.
+    asked_ms: u64,
     /// Where meta's leader was last.
     leader: Option<MetaTarget>,
     /// How often meta was looked for.
@@ -114,6 +116,7 @@ impl OpenHeartbeats {
             doing: Doing::Nothing,
             next_ms: self.clock_ms,
             number: 0,
+            asked_ms: 0,
             leader: None,
             turn: 0,
             has_joined: false,
@@ -199,6 +202,7 @@ impl Heartbeats {
             capacity: self.judge(report.capacity, out),
             orders: std::mem::take(&mut self.failures),
             tables_version: report.tables_version,
+            wall_ms: cx.wall_ms,
         });
         let round = Round::new(call, self.targets());
         self.ask_next(round, cx, out);
@@ -241,6 +245,7 @@ impl Heartbeats {
         if let Some(target) = round.next() {
             let call = round.call.clone();
             self.doing = Doing::Asking(round);
+            self.asked_ms = cx.clock_ms;
             out.push(HeartbeatEffect::Ask { target, call });
             return;
         }

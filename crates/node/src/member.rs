@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::DbIndex;
+use base::{DbIndex, clock};
 use keyspace::rows::{Changes, RowStore, WriteError, feed};
 use replica::{Committed, Ready, Replica};
 
@@ -214,9 +214,9 @@ impl Member {
         self.progress.note_unneeded(place, index);
     }
 
-    /// The stamp of the next entry: the clock, but never back.
+    /// The stamp of the next entry: the time, but not back within what clocks may differ.
     pub fn next_stamp(&mut self, now_ms: u64) -> u64 {
-        self.last_stamp_ms = self.last_stamp_ms.max(now_ms);
+        self.last_stamp_ms = clock::next_stamp(self.last_stamp_ms, now_ms);
         self.last_stamp_ms
     }
 }

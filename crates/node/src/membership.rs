@@ -235,7 +235,7 @@ impl Region {
         let Some(member) = self.member.as_deref_mut() else {
             return;
         };
-        member.last_stamp_ms = member.last_stamp_ms.max(state.stamp_ms);
+        member.next_stamp(state.stamp_ms);
         member.replica.on_installed(index);
         if let Some(peers) = member.peers.as_deref_mut() {
             peers.is_installing = false;

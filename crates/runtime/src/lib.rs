@@ -6,6 +6,7 @@
 //!   cluster    peers, meta, snapshots, where a slot is led
 //!   tables     SQL behind tables
 //!   open       regions as a node finds them when it starts
+//!   clock      the time of day, without jumps of the wall clock
 //!   shared     what all cores share          shutdown   the wish to stop
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! Crates above (sessions, commands about the server, dumps) get a [`Core`]; where one of them has to act on another core,
 //! it sends a function there ([`Core::call_on`]).
 
+pub mod clock;
 pub mod cluster;
 pub mod cores;
 pub mod durable;
@@ -23,6 +25,7 @@ mod shared;
 pub mod shutdown;
 pub mod tables;
 
+pub use clock::now_ms;
 pub use cores::Core;
 pub use durable::Stores;
-pub use shared::{Shared, UNHEARD, now_ms, random_id, random_seed};
+pub use shared::{Shared, UNHEARD, random_id, random_seed};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use base::Refusal;
@@ -16,6 +16,7 @@ use stats::save_status::SaveStatus;
 use stats::slowlog::SlowLog;
 use stats::{CoreStats, Rates};
 
+use crate::clock::now_ms;
 use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
 use crate::durable::Durable;
@@ -251,27 +252,6 @@ impl Shared {
     pub fn is_expiry_paused(&self, now_ms: u64) -> bool {
         self.paused_until_ms(true) > now_ms
     }
-}
-
-/// The wall clock in Unix milliseconds.
-#[inline]
-pub fn now_ms() -> u64 {
-    let now_ms = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64);
-    match cfg!(debug_assertions) {
-        true => now_ms.saturating_add_signed(skew_ms()),
-        false => now_ms,
-    }
-}
-
-/// `NEOKV_TEST_SKEW_MS`, in builds for tests: a clock that is wrong by so much.
-fn skew_ms() -> i64 {
-    static SKEW_MS: std::sync::LazyLock<i64> = std::sync::LazyLock::new(|| {
-        let given = std::env::var("NEOKV_TEST_SKEW_MS").ok();
-        given.and_then(|text| text.parse().ok()).unwrap_or(0)
-    });
-    *SKEW_MS
 }
 
 /// Forty random hexadecimal digits.

@@ -3,7 +3,9 @@
 //! There is one true time, microseconds since the beginning of the run; only the simulator and its
 //! checkers know it. A node has a *monotonic* clock, which runs a little too fast or too slow and
 //! begins anywhere whenever the node starts, and a *wall* clock, which may also be minutes off and
-//! jump. Leases are measured with the first, entries are stamped with the second.
+//! jump. Leases are measured with the first, entries are stamped with the second as `base::clock` corrects it.
+
+use base::clock::{self, Timekeeper};
 
 /// The wall clock of a run begins here: 2026-01-01.
 const EPOCH_MS: i64 = 1_767_225_600_000;
@@ -15,6 +17,7 @@ pub struct Clock {
     /// The monotonic clock showed `.1` at the true time `.0`.
     anchor: (u64, u64),
     wall_offset_ms: i64,
+    keeper: Timekeeper,
 }
 
 impl Clock {
@@ -23,12 +26,14 @@ impl Clock {
             rate_ppm: 0,
             anchor: (0, 0),
             wall_offset_ms: 0,
+            keeper: Timekeeper::new(EPOCH_MS as u64, 0),
         }
     }
 
     /// The process begins: its monotonic clock shows `local_us`.
     pub fn start(&mut self, true_us: u64, local_us: u64) {
         self.anchor = (true_us, local_us);
+        self.keeper = Timekeeper::new(self.wall_ms(true_us), self.now_ms(true_us));
     }
 
     pub fn set_rate(&mut self, true_us: u64, rate_ppm: i64) {
@@ -51,8 +56,30 @@ impl Clock {
     }
 
     /// What the wall clock shows.
-    pub fn wall_ms(&self, true_us: u64) -> u64 {
+    fn wall_ms(&self, true_us: u64) -> u64 {
         (EPOCH_MS + (true_us / 1000) as i64 + self.wall_offset_ms) as u64
+    }
+
+    /// Both clocks are compared.
+    pub fn check(&mut self, true_us: u64) {
+        let _notice = self
+            .keeper
+            .on_read(self.wall_ms(true_us), self.now_ms(true_us));
+    }
+
+    /// Meta told the time of the cluster.
+    pub fn on_cluster_time(&mut self, low_ms: i64, high_ms: i64) {
+        self.keeper.on_cluster(low_ms, high_ms);
+    }
+
+    /// The time the node goes by.
+    pub fn time_ms(&self, true_us: u64) -> u64 {
+        clock::at(self.keeper.offset_ms(), self.now_ms(true_us))
+    }
+
+    /// The same by its own wall clock alone.
+    pub fn own_ms(&self, true_us: u64) -> u64 {
+        clock::at(self.keeper.own_ms(), self.now_ms(true_us))
     }
 
     /// How long a timer of this node runs in truth.

@@ -269,7 +269,7 @@ impl Node {
         out: &mut Effects,
         event: impl FnOnce(&mut Heartbeats, &HeartbeatContext<'_>, &mut Vec<HeartbeatEffect>),
     ) {
-        let (now_ms, clock_ms) = (self.clock.wall_ms(true_us), self.now_ms(true_us));
+        let (wall_ms, clock_ms) = (self.clock.own_ms(true_us), self.now_ms(true_us));
         let Some(driver) = &mut self.heartbeats else {
             return;
         };
@@ -277,7 +277,7 @@ impl Node {
             return;
         };
         let cx = HeartbeatContext {
-            now_ms,
+            wall_ms,
             clock_ms,
             rows: &*self.disk.rows,
             pause: || {},
@@ -319,6 +319,9 @@ impl Node {
             HeartbeatEffect::PublishRoutes(_)
             | HeartbeatEffect::TablesKnown
             | HeartbeatEffect::Notice(_) => return,
+            HeartbeatEffect::ClusterTime { low_ms, high_ms } => {
+                return self.clock.on_cluster_time(low_ms, high_ms);
+            }
             HeartbeatEffect::ToMeta(order) => return self.on_meta_order(*order, true_us, out),
             HeartbeatEffect::Stop(why) => {
                 out.failure = Some(format!("meta wants it to stop: {why}"));

@@ -175,6 +175,7 @@ impl Node {
 
     pub fn tick(&mut self, true_us: u64, out: &mut Effects) {
         self.ticks += 1;
+        self.clock.check(true_us);
         // Now and then nodes are thought to be gone, true or not, and to be there again.
         if self.rng.u32(..10) == 0 {
             self.heard = (1..=16).collect();

@@ -154,7 +154,7 @@ impl Node {
         let observer = Observer::default();
         let (rows, log) = (self.disk.rows.clone(), self.disk.log.clone());
         let cx = MetaContext {
-            now_ms: self.clock.wall_ms(true_us),
+            now_ms: self.clock.time_ms(true_us),
             clock_ms: self.now_ms(true_us),
             limits: driver.setup.limits,
             rows: &*rows,

@@ -235,7 +235,7 @@ impl Node {
             specs: &SPECS,
             map: &self.regions.map,
             tuning: &TUNING,
-            now_ms: self.clock.wall_ms(true_us),
+            now_ms: self.clock.time_ms(true_us),
             clock_ms: self.now_ms(true_us),
             seeds: &self.regions.seeds,
             rows: Some(&rows),

@@ -70,6 +70,9 @@ pub fn server(lines: &mut Lines<'_>, shared: &Shared) {
     lines.add("num_shards", shared.stats.len());
     lines.add("engine", settings.engine.name());
     lines.add("server_time_usec", now_ms() * 1000);
+    let clock = runtime::clock::report();
+    lines.add("clock_ahead_ms", clock.ahead_ms);
+    lines.add("clock_jumps", clock.jumps);
     lines.add("uptime_in_seconds", uptime);
     lines.add("uptime_in_days", uptime / 86400);
     lines.add("hz", settings.hz);

@@ -27,6 +27,15 @@ pub fn add(page: &mut Page, shared: &Shared) {
         "Unix time at which it started.",
         shared.started_at_ms as f64 / 1000.0,
     );
+    let clock = runtime::clock::report();
+    page.gauge(
+        "neokv_clock_ahead_seconds",
+        "How far the clock of the machine is ahead of the time the node goes by.",
+        clock.ahead_ms as f64 / 1000.0,
+    );
+    let jumps = "neokv_clock_jumps_total";
+    page.family(jumps, Type::Counter, "Jumps of the clock of the machine.");
+    page.line(jumps, &[], clock.jumps);
     page.gauge(
         "neokv_cores",
         "Threads that run commands.",

@@ -276,7 +276,7 @@ impl Keyspace {
             durable.applied_term = term;
         }
         durable.state_changed = false;
-        durable.stamp_ms = durable.stamp_ms.max(stamp_ms);
+        durable.stamp_ms = stamp_ms;
         out.append(&mut durable.rows);
         if !durable.settle_marks(&self.dbs, most_bytes, out) {
             return false;

@@ -145,6 +145,12 @@ impl Leader {
                 .and(heard)
                 .map(|heard| picture.now_ms.saturating_sub(heard.at_ms)),
             start_count: node.start_count,
+            clock_ahead_ms: heard.and_then(|heard| {
+                let cluster_ms = self
+                    .view
+                    .cluster_offset_ms(picture.now_ms, self.limits.down_after_ms)?;
+                Some(heard.clock_offset_ms? - cluster_ms)
+            }),
             meta: match holds_meta {
                 true if node.id == self.node => "meta leader".into(),
                 true => "meta".into(),

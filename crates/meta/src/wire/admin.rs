@@ -131,6 +131,9 @@ pub struct NodeRow {
     pub meta: String,
     #[prost(uint64, tag = "16")]
     pub load: u64,
+    /// How far its wall clock is ahead of the time of the cluster; nothing if it was not heard of.
+    #[prost(sint64, optional, tag = "20")]
+    pub clock_ahead_ms: Option<i64>,
 }
 
 impl NodeRow {

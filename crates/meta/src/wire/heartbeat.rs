@@ -31,6 +31,9 @@ pub struct Heartbeat {
     /// `version` of the catalogue of tables that this node serves by; 0 for none.
     #[prost(uint64, tag = "9")]
     pub tables_version: u64,
+    /// What the wall clock of this node shows, without jumps of a moment; 0: not told.
+    #[prost(uint64, tag = "16")]
+    pub wall_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -157,7 +160,7 @@ pub struct HeartbeatAnswer {
     /// Format all nodes can read: what leaders may write.
     #[prost(uint32, tag = "7")]
     pub format: u32,
-    /// The wall clock of meta's leader: nodes whose own differs much say so. 0: not told.
+    /// The time of the cluster, the median of its nodes' clocks: no node goes by another. 0: not told.
     #[prost(uint64, tag = "8")]
     pub wall_ms: u64,
     /// The catalogue of tables, only if newer than what the node has.

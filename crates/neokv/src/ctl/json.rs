@@ -47,6 +47,7 @@ fn node(row: &NodeRow) -> Value {
         "start_count": row.start_count,
         "meta": row.meta,
         "load": row.load,
+        "clock_ahead_ms": row.clock_ahead_ms,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::table::{Table, bytes, time};
 pub fn nodes(tables: &Tables) -> String {
     let mut table = Table::new(&[
         "node", "state", "address", "peer", "http", "leaders", "replicas", "size", "free", "heard",
-        "meta", "labels", "version",
+        "clock", "meta", "labels", "version",
     ]);
     for node in &tables.nodes {
         table.row([
@@ -23,6 +23,7 @@ pub fn nodes(tables: &Tables) -> String {
             free(node),
             node.silent_ms
                 .map_or("-".into(), |ms| format!("{} ago", time(ms))),
+            clock(node),
             node.meta.clone(),
             node.labels.clone(),
             node.version.clone(),
@@ -36,6 +37,16 @@ fn free(node: &NodeRow) -> String {
         (true, _) => "FULL".into(),
         (false, 0) => "-".into(),
         (false, free) => bytes(free),
+    }
+}
+
+/// How wrong its clock is, if that is worth a word: the node goes by the time of the cluster then.
+fn clock(node: &NodeRow) -> String {
+    match node.clock_ahead_ms {
+        None => "-".into(),
+        Some(ms) if ms.abs() <= base::clock::APART_MS => "ok".into(),
+        Some(ms) if ms > 0 => format!("{} AHEAD", time(ms.unsigned_abs())),
+        Some(ms) => format!("{} BEHIND", time(ms.unsigned_abs())),
     }
 }
 

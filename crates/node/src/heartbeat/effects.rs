@@ -11,8 +11,8 @@ use crate::{MetaCall, ReplicaRecord};
 
 /// What the heartbeats of a node need to know of the world around them.
 pub struct HeartbeatContext<'a> {
-    /// The moment of this event, Unix milliseconds.
-    pub now_ms: u64,
+    /// The moment of this event, Unix milliseconds, by the wall clock of this node alone, without jumps of a moment.
+    pub wall_ms: u64,
     /// The same moment by a clock that never jumps.
     pub clock_ms: u64,
     pub rows: &'a dyn RowStore,
@@ -70,6 +70,8 @@ pub enum HeartbeatEffect {
     Lead(Box<Order>),
     /// Make replicas, their records on disk before they say a word; then `on_done`.
     Create(Vec<ReplicaRecord>),
+    /// The time of the cluster: what is added to the clock that never jumps is between these.
+    ClusterTime { low_ms: i64, high_ms: i64 },
     /// For the log of the node.
     Notice(HeartbeatNotice),
     /// The node is not wanted any more, for this reason: it has to stop.
@@ -83,7 +85,7 @@ pub enum HeartbeatNotice {
     MetaSilent,
     /// It answers again.
     MetaAnswers,
-    /// The clock of this node and that of meta's leader are so far apart.
+    /// The wall clock of this node and the time of the cluster are so far apart.
     ClocksApart { apart_ms: u64, is_ahead: bool },
     /// No more replicas are placed here.
     DiskFull { free_bytes: u64, bytes: u64 },

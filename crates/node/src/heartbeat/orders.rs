@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use base::clock;
 use base::cluster::{META_REGION, RegionId};
 use meta::wire::{Action, Catalogue, Create, HeartbeatAnswer, Order, OrderReport};
 
@@ -14,8 +15,6 @@ use super::{
 use crate::ReplicaRecord;
 use crate::replica_record::gone;
 
-/// Clocks that differ by more are told of; heartbeats take a while, too.
-const CLOCKS_APART_MS: u64 = 10_000;
 /// Why a replica is still there that was to be destroyed.
 pub const NOT_DESTROYED: &str = "the replica is busy, or a member after all";
 const NOT_HERE: &str = "no replica of this region is here";
@@ -230,24 +229,31 @@ impl Heartbeats {
         changed
     }
 
-    /// Keys expire by the clock of whoever leads them: clocks that differ much are worth a word.
+    /// Keys expire by the clock of whoever leads them: this node goes by the time of the cluster if its own clock differs
+    /// much, and says so. The answer was made between the question and now.
     fn compare_clocks(
         &mut self,
         theirs_ms: u64,
         cx: &HeartbeatContext<'_>,
         out: &mut Vec<HeartbeatEffect>,
     ) {
-        let apart_ms = cx.now_ms.abs_diff(theirs_ms);
-        if theirs_ms == 0 || apart_ms < CLOCKS_APART_MS {
-            self.told.clocks = false;
+        if theirs_ms == 0 {
             return;
         }
-        if !std::mem::replace(&mut self.told.clocks, true) {
-            out.push(HeartbeatEffect::Notice(HeartbeatNotice::ClocksApart {
-                apart_ms,
-                is_ahead: cx.now_ms > theirs_ms,
-            }));
+        let own_ms = clock::offset(cx.wall_ms, cx.clock_ms);
+        let low_ms = clock::offset(theirs_ms, cx.clock_ms);
+        let high_ms = clock::offset(theirs_ms, self.asked_ms.min(cx.clock_ms));
+        out.push(HeartbeatEffect::ClusterTime { low_ms, high_ms });
+        let (is_ahead, apart_ms) = match own_ms > high_ms {
+            true => (true, own_ms.abs_diff(high_ms)),
+            false => (false, low_ms.saturating_sub(own_ms).max(0) as u64),
+        };
+        let is_apart = apart_ms > clock::APART_MS as u64;
+        if is_apart && !self.told.clocks {
+            let notice = HeartbeatNotice::ClocksApart { apart_ms, is_ahead };
+            out.push(HeartbeatEffect::Notice(notice));
         }
+        self.told.clocks = is_apart;
     }
 }
 

@@ -59,7 +59,7 @@ impl Node {
         event: impl FnOnce(&mut Heartbeats, &HeartbeatContext<'_>, &mut Vec<HeartbeatEffect>),
     ) -> Vec<HeartbeatEffect> {
         let cx = HeartbeatContext {
-            now_ms: self.now_ms,
+            wall_ms: self.now_ms,
             clock_ms: self.clock_ms,
             rows: &self.rows,
             pause: || {},
@@ -377,9 +377,9 @@ fn silence_clocks_and_a_full_disk_are_told_once() {
     };
     let apart = |apart_ms, is_ahead| vec![HeartbeatNotice::ClocksApart { apart_ms, is_ahead }];
     assert_eq!(at(0, 50_000), [HeartbeatNotice::MetaAnswers]);
-    assert_eq!(at(50_000, 59_999), []);
-    assert_eq!(at(50_000, 60_000), apart(10_000, true));
-    assert_eq!(at(50_000, 60_000), []);
+    assert_eq!(at(50_000, 51_000), []);
+    assert_eq!(at(50_000, 51_001), apart(1_001, true));
+    assert_eq!(at(50_000, 51_001), []);
     assert_eq!(at(50_000, 50_000), []);
     assert_eq!(at(60_000, 50_000), apart(10_000, false));
 

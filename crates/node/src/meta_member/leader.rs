@@ -1,5 +1,6 @@
 //! The part of meta's leader: it answers heartbeats and joins, and the scheduler makes its turns.
 
+use base::clock;
 use base::cluster::NodeId;
 use meta::leader::{Leader, admin_answer, join_answer, join_elsewhere, leader_address, not_leader};
 use meta::state::{Change, Command, Outcome};
@@ -72,11 +73,10 @@ impl<T> MetaMember<T> {
         let leads = self.leader.is_some() && self.replica.may_serve(clock_ms);
         match call {
             MetaCall::Heartbeat(heartbeat) => {
-                let mut answer = match &mut self.leader {
+                let answer = match &mut self.leader {
                     Some(leader) if leads => leader.on_heartbeat(&self.state, heartbeat, clock_ms),
                     _ => not_leader(&self.state, self.leader_node()),
                 };
-                answer.wall_ms = cx.now_ms;
                 let answer = MetaAnswer::Heartbeat(answer.into());
                 out.answers.push((ticket, answer));
                 self.schedule(cx, out);
@@ -135,7 +135,7 @@ impl<T> MetaMember<T> {
         cx: &MetaContext<'_>,
         out: &mut MetaEffects<T>,
     ) {
-        self.stamp_ms = self.stamp_ms.max(cx.now_ms);
+        self.stamp_ms = clock::next_stamp(self.stamp_ms, cx.now_ms);
         let entry = MetaEntry {
             stamp_ms: self.stamp_ms,
             command,

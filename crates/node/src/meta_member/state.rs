@@ -4,6 +4,7 @@
 //! Invariant: `applied` and the state move together, and the state is kept before the log is cut
 //! behind it.
 
+use base::clock;
 use base::cluster::META_REGION;
 use meta::state::Outcome;
 use prost::Message;
@@ -37,7 +38,7 @@ impl<T> MetaMember<T> {
         } else if !payload.is_empty() {
             let entry = MetaEntry::decode(payload.clone())
                 .map_err(|error| format!("entry {index} of the log cannot be read: {error}"))?;
-            self.stamp_ms = self.stamp_ms.max(entry.stamp_ms);
+            self.stamp_ms = clock::next_stamp(self.stamp_ms, entry.stamp_ms);
             outcome = self.state.apply(&entry.command, entry.stamp_ms);
         }
         self.replica.on_applied(index);

@@ -31,10 +31,11 @@ use super::regions::{self, Task};
 use super::replica_record::{self, Identity, ReplicaRecord};
 use super::sizes::Sizes;
 use super::tables::take_tables;
-use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
+use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN};
 use crate::Shared;
+use crate::clock::{self, clock_ms};
 use crate::durable::Durable;
-use crate::shared::{now_ms, random_seed};
+use crate::shared::random_seed;
 
 const CALL: Duration = Duration::from_secs(2);
 /// A core that does not answer for so long is busy.
@@ -150,7 +151,7 @@ impl Carrier<'_> {
     /// Tells the heartbeats of something that has just happened.
     fn at_this_moment(&self, event: impl FnOnce(&HeartbeatContext<'_>)) {
         event(&HeartbeatContext {
-            now_ms: now_ms(),
+            wall_ms: clock::own_ms(),
             clock_ms: clock_ms(),
             rows: &*self.durable.stores.rows,
             pause: super::pause,
@@ -185,6 +186,9 @@ impl Carrier<'_> {
             }
             HeartbeatEffect::ToMeta(order) => {
                 return self.cluster.tell_meta(MetaInput::Order(order));
+            }
+            HeartbeatEffect::ClusterTime { low_ms, high_ms } => {
+                return clock::on_cluster_time(low_ms, high_ms);
             }
             HeartbeatEffect::Notice(notice) => return self.log(notice),
             HeartbeatEffect::Stop(why) => return self.stop(&why),
@@ -242,8 +246,8 @@ impl Carrier<'_> {
                 let side = if is_ahead { "ahead of" } else { "behind" };
                 tracing::warn!(
                     node,
-                    "the clock of this node is {} s {side} that of the meta service's leader: keys \
-                     may expire too early or too late; set the clocks",
+                    "the clock of this node is {} s {side} that of the meta service's nodes: this node goes by \
+                     the time of the cluster instead; set its clock",
                     apart_ms / 1000
                 );
             }

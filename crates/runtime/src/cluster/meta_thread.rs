@@ -29,12 +29,11 @@ use replica::{LogWrite, Ready, Replica, encode_message};
 use transport::{Reply, Target};
 
 use super::replica_record::ReplicaRecord;
-use super::{
-    Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, NEWS, clock_ms, leadership, pause,
-};
+use super::{Cluster, METHOD_ADMIN, METHOD_HEARTBEAT, METHOD_JOIN, NEWS, leadership, pause};
 use crate::Shared;
+use crate::clock::{clock_ms, now_ms};
 use crate::durable::{Durable, Job};
-use crate::shared::{now_ms, random_seed};
+use crate::shared::random_seed;
 
 /// Entries after which the state is kept and the log cut.
 const KEEP_AFTER: u64 = 1024;

@@ -146,7 +146,8 @@ impl Cluster {
         for range in &mut ranges {
             let place = self.places.of_slot(*range.slots.start());
             if range.leader == Some(self.node) && lost.contains(&place) {
-                let turn = (clock_ms() / 1000) as usize % range.followers.len().max(1);
+                let turn =
+                    (crate::clock::clock_ms() / 1000) as usize % range.followers.len().max(1);
                 if let Some(other) = range.followers.get_mut(turn) {
                     range.leader = Some(std::mem::replace(other, self.node));
                 }
@@ -202,17 +203,6 @@ impl Cluster {
         self.trigger_heartbeat();
         self.transport.stop();
     }
-}
-
-/// A clock that never goes back or stands still while the machine sleeps: leases are judged by it.
-pub fn clock_ms() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call fills the struct it is given, and fails for no clock Linux has had since 2011.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
 /// Between two attempts to write to a store that is busy, on threads that may wait.

@@ -16,9 +16,10 @@ use base::cluster::RegionId;
 use keyspace::rows::{Changes, Family, State, Tier, layout};
 use node::{Open, Pace, Progress, forget_log, has_log};
 
+use super::Cluster;
 use super::replica_record::{self, ReplicaRecord};
 use super::snapshots::Done;
-use super::{Cluster, clock_ms};
+use crate::clock::clock_ms;
 use crate::cores::{Core, Message, NOWHERE, Place, Region, RegionBox};
 use crate::durable::Stores;
 

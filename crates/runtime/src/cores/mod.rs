@@ -60,8 +60,8 @@ pub use tickets::{Answer, Ticket, Tickets};
 pub use totals::{Sums, Totals};
 
 use crate::Shared;
-use crate::cluster::{Outbox, clock_ms};
-use crate::shared::now_ms;
+use crate::clock::{clock_ms, now_at_ms, now_ms};
+use crate::cluster::Outbox;
 
 /// Buffers kept for the next session that needs one.
 const SPARE_BUFFERS: usize = 64;
@@ -224,10 +224,11 @@ impl Core {
     /// A batch of commands begins: the time is read, once for all of them.
     #[inline]
     pub fn begin_batch(&self) {
-        self.now_ms.set(now_ms());
+        let clock_ms = clock_ms();
+        self.now_ms.set(now_at_ms(clock_ms));
         self.tick.set(self.clock.raw());
         if self.shared.cluster.is_some() {
-            self.boot_ms.set(clock_ms());
+            self.boot_ms.set(clock_ms);
         }
         self.refresh_settings();
     }

@@ -129,7 +129,7 @@ impl Core {
     }
 
     pub(super) fn tally_here(&self, regions: Vec<Place>, tally: Tally) -> Counted {
-        let now_ms = crate::cluster::clock_ms();
+        let now_ms = crate::clock::clock_ms();
         count(&mut self.regions.borrow_mut(), regions, tally, now_ms)
     }
 }

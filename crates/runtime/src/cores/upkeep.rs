@@ -12,6 +12,7 @@ use stats::memory;
 use stats::reaper;
 
 use super::{Core, Place};
+use crate::clock;
 
 /// Keys expired between two looks at the clock.
 const STEP: usize = 32;
@@ -34,6 +35,9 @@ impl Core {
         while !self.is_stopping() {
             tokio::time::sleep_until(next).await;
             round = round.wrapping_add(1);
+            if self.id == 0 {
+                clock::check();
+            }
             self.begin_batch();
             let hz = self.settings().hz.max(1);
             next = tokio::time::Instant::now() + Duration::from_secs(1) / hz;

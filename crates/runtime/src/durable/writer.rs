@@ -16,8 +16,8 @@ use replica::{LogStore, LogWrite};
 use settings::LogSync;
 
 use super::group_commit::{GroupCommit, Wait, WritingClients};
+use crate::clock::now_ms;
 use crate::cores::Mailbox;
-use crate::shared::now_ms;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;

@@ -13,8 +13,8 @@ use table::leader::Numbers;
 use table::rows::{Counts, DeadLetter};
 
 use super::{Ask, TableAnswer};
+use crate::clock::now_ms;
 use crate::cores::{Core, NOWHERE, Place};
-use crate::shared::now_ms;
 
 /// For a region to say something; one without a majority does not.
 const TIMEOUT: Duration = Duration::from_secs(3);
