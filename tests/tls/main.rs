@@ -5,6 +5,12 @@
 #[path = "../node/mod.rs"]
 mod node;
 mod papers;
+#[allow(dead_code)]
+#[path = "../trio/mod.rs"]
+mod trio;
+#[allow(dead_code)]
+#[path = "../transcript/wire.rs"]
+mod wire;
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -19,6 +25,7 @@ use node::{Folder, free_port};
 use papers::{Authority, Papers};
 use tls::client::Options;
 use tls::rustls::{ClientConnection, StreamOwned};
+use trio::Trio;
 
 /// For what comes about by itself, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(60);
@@ -165,7 +172,11 @@ struct Client {
 
 impl Client {
     fn open(port: u16, options: &Options) -> io::Result<Client> {
-        let tcp = TcpStream::connect(("127.0.0.1", port))?;
+        Client::at(&format!("127.0.0.1:{port}"), options)
+    }
+
+    fn at(address: &str, options: &Options) -> io::Result<Client> {
+        let tcp = TcpStream::connect(address)?;
         tcp.set_read_timeout(Some(SOON))?;
         let config = options
             .configuration()
@@ -184,6 +195,10 @@ impl Client {
     fn ask(&mut self, line: &str) -> io::Result<String> {
         self.stream.write_all(format!("{line}\r\n").as_bytes())?;
         self.stream.flush()?;
+        self.line()
+    }
+
+    fn line(&mut self) -> io::Result<String> {
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n") {
             let mut byte = [0];
@@ -555,6 +570,234 @@ fn what_is_wrong_is_told_at_the_start() {
         assert!(
             told.contains(expected) || log.contains(expected),
             "{settings:?}: {told} {log}"
+        );
+    }
+}
+
+#[test]
+fn http_speaks_tls_too() {
+    let http = free_port();
+    let node = Server::start(&["--tls-auth-clients", "no", "--http-port", &http.to_string()]);
+    let curl = |url: &str, flags: &[&str]| {
+        let mut command = Command::new("curl");
+        command
+            .args(["-s", "--max-time", "30", "--cacert"])
+            .arg(&node.authority.file);
+        let done = command
+            .args(flags)
+            .arg(format!("{url}:{http}/healthz"))
+            .output();
+        String::from_utf8_lossy(&done.expect("curl").stdout).into_owned()
+    };
+    assert_eq!(curl("https://127.0.0.1", &[]), "ok\n");
+    assert_eq!(curl("https://localhost", &["--http2"]), "ok\n");
+    // There is no plain Redis port, so there is no plain HTTP either; with one there are both.
+    assert_eq!(curl("http://127.0.0.1", &[]), "");
+    let plain = free_port();
+    assert_eq!(node.set("port", &plain.to_string()), "+OK");
+    assert_eq!(curl("http://127.0.0.1", &[]), "ok\n");
+    assert_eq!(curl("https://127.0.0.1", &[]), "ok\n");
+    let refused = node.set("tls-auth-clients", "yes");
+    assert_eq!(refused, "+OK");
+    assert_eq!(
+        curl("https://127.0.0.1", &[]),
+        "",
+        "no certificate is shown"
+    );
+    let cert = node.client.certificate.display().to_string();
+    let key = node.client.key.display().to_string();
+    assert_eq!(
+        curl("https://127.0.0.1", &["--cert", &cert, "--key", &key]),
+        "ok\n"
+    );
+}
+
+#[test]
+fn ports_move_while_the_node_runs() {
+    let node = Server::start(&[]);
+    let mut steady = node.client().expect("a client");
+    let (plain, other) = (free_port(), free_port());
+    assert_eq!(node.set("port", &plain.to_string()), "+OK");
+    let mut stream = TcpStream::connect(("127.0.0.1", plain)).expect("the new port");
+    stream.write_all(b"PING\r\n").expect("a request");
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"+PONG\r\n");
+    // A port of somebody else changes nothing.
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = holder.local_addr().expect("its address").port();
+    let refused = node.set("port", &taken.to_string());
+    assert!(
+        refused.contains("Unable to listen on this port"),
+        "{refused}"
+    );
+    drop(holder);
+    assert!(TcpStream::connect(("127.0.0.1", plain)).is_ok());
+    assert_eq!(node.set("port", "0"), "+OK");
+    eventually("the plain port is closed", || {
+        TcpStream::connect(("127.0.0.1", plain)).is_err()
+    });
+    assert_eq!(node.set("tls-port", &other.to_string()), "+OK");
+    let options = node.options(Some(&node.client));
+    let mut moved = Client::open(other, &options).expect("the new port for TLS");
+    assert_eq!(moved.ask("PING").expect("an answer"), "+PONG");
+    eventually("the old port is closed", || {
+        TcpStream::connect(("127.0.0.1", node.port)).is_err()
+    });
+    // Who was there stays.
+    assert_eq!(steady.ask("PING").expect("an answer"), "+PONG");
+}
+
+#[test]
+fn the_console_speaks_tls() {
+    let node = Server::start(&[]);
+    let cli = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_neokv"));
+        command
+            .args(["cli", "-p", &node.port.to_string(), "--tls"])
+            .args(flags);
+        command.env_remove("NEOKV_PASSWORD").stdin(Stdio::null());
+        let done = command.args(["set", "k", "v"]).output().expect("neokv");
+        (
+            done.status.success(),
+            String::from_utf8_lossy(&done.stdout).into_owned(),
+        )
+    };
+    let text = |path: &Path| path.display().to_string();
+    let (ca, cert, key) = (
+        text(&node.authority.file),
+        text(&node.client.certificate),
+        text(&node.client.key),
+    );
+    let papers = ["--cert", &cert, "--key", &key];
+    let with = |more: &[&str]| cli(&[&papers[..], more].concat());
+    assert_eq!(with(&["--cacert", &ca]), (true, "OK\n".into()));
+    assert_eq!(
+        with(&["--cacert", &ca, "--sni", "localhost"]),
+        (true, "OK\n".into())
+    );
+    assert_eq!(with(&["--insecure"]), (true, "OK\n".into()));
+    assert!(!with(&["--cacert", &ca, "--sni", "elsewhere.example"]).0);
+    assert!(!with(&[]).0, "the system's authorities do not know ours");
+    assert!(!cli(&["--cacert", &ca]).0, "no certificate is shown");
+}
+
+/// Settings of cluster nodes with TLS, and a client's.
+fn cluster_settings(folder: &Folder, more: &[&str]) -> (Vec<String>, Options) {
+    let authority = Authority::new(&folder.0, "ours");
+    let papers = authority.papers("node", "node");
+    let mut settings: Vec<String> = more.iter().map(|&it| it.into()).collect();
+    settings.extend(["--tls-port".into(), TLS_PORT.to_string()]);
+    settings.extend(words("--tls-cert-file", &papers.certificate));
+    settings.extend(words("--tls-key-file", &papers.key));
+    settings.extend(words("--tls-ca-cert-file", &authority.file));
+    let options = Options {
+        authorities_file: Some(authority.file.clone()),
+        certificate: Some(papers.certificate),
+        key: Some(papers.key),
+        ..Options::default()
+    };
+    (settings, options)
+}
+
+const TLS_PORT: u16 = 7001;
+
+#[test]
+fn a_cluster_tells_clients_the_ports_they_speak() {
+    let folder = Folder::new();
+    let (settings, options) = cluster_settings(&folder, &[]);
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let trio = Trio::start(&settings);
+    let place = format!("{}:{TLS_PORT}", trio.host(0));
+    let mut client = Client::at(&place, &options).expect("a client");
+    let mut plain = trio.link(0);
+    let mut is_moved = false;
+    for n in 0..60 {
+        let answer = client.ask(&format!("SET key:{n} v")).expect("an answer");
+        let other = plain.say(&format!("SET key:{n} v"));
+        match answer
+            .strip_prefix("-MOVED ")
+            .and_then(|it| it.split_once(' '))
+        {
+            Some((slot, address)) => {
+                is_moved = true;
+                assert!(address.ends_with(":7001"), "{answer}");
+                let same = address.replace(":7001", ":7000");
+                assert_eq!(other, format!("-MOVED {slot} {same}"));
+                let mut there = Client::at(address, &options).expect("the other node");
+                assert_eq!(
+                    there.ask(&format!("SET key:{n} v")).expect("an answer"),
+                    "+OK"
+                );
+            }
+            None => assert_eq!((answer.as_str(), other.as_str()), ("+OK", "OK")),
+        }
+    }
+    assert!(is_moved);
+    // In a pipeline the replies between stay where they are.
+    let lines: String = (0..60)
+        .map(|n| format!("PING\r\nGET key:{n}\r\n"))
+        .collect();
+    client.stream.write_all(lines.as_bytes()).expect("requests");
+    for _ in 0..60 {
+        assert_eq!(client.line().expect("an answer"), "+PONG");
+        match client.line().expect("an answer").as_str() {
+            "$1" => assert_eq!(client.line().expect("a value"), "v"),
+            other => assert!(
+                other.starts_with("-MOVED ") && other.ends_with(":7001"),
+                "{other}"
+            ),
+        }
+    }
+    let shown = |line: &str| {
+        let mut client = Client::at(&place, &options).expect("a client");
+        client
+            .stream
+            .write_all(format!("{line}\r\nPING\r\n").as_bytes())
+            .expect("a request");
+        let mut text = Vec::new();
+        while !text.ends_with(b"+PONG\r\n") {
+            let mut byte = [0];
+            client.stream.read_exact(&mut byte).expect("an answer");
+            text.push(byte[0]);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    assert!(shown("CLUSTER SLOTS").contains(":7001\r\n"));
+    assert!(!shown("CLUSTER SLOTS").contains(":7000\r\n"));
+    assert!(shown("CLUSTER NODES").contains(":7001@"));
+    let shards = shown("CLUSTER SHARDS");
+    assert!(shards.contains("tls-port\r\n:7001") && shards.contains("port\r\n:7000"));
+    assert!(plain.say("CLUSTER NODES").contains(":7000@"));
+}
+
+#[test]
+fn commands_are_forwarded_by_tls() {
+    let folder = Folder::new();
+    let more = ["--redis-cluster-enabled", "no", "--tls-cluster", "yes"];
+    let (settings, options) = cluster_settings(&folder, &more);
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let trio = Trio::start(&settings);
+    let mut client =
+        Client::at(&format!("{}:{TLS_PORT}", trio.host(0)), &options).expect("a client");
+    for n in 0..60 {
+        assert_eq!(
+            client.ask(&format!("SET key:{n} v{n}")).expect("an answer"),
+            "+OK"
+        );
+        let length = format!("${}", format!("v{n}").len());
+        assert_eq!(
+            client.ask(&format!("GET key:{n}")).expect("an answer"),
+            length
+        );
+        assert_eq!(client.line().expect("a value"), format!("v{n}"));
+    }
+    // Its sessions at the other nodes are at their ports for TLS.
+    for node in [1, 2] {
+        let clients = trio.link(node).say("CLIENT LIST");
+        assert!(
+            clients.contains(&format!("laddr={}:{TLS_PORT}", trio.host(node))),
+            "{clients}"
         );
     }
 }

@@ -390,9 +390,9 @@ impl Connection {
     /// of sessions then read into the same few buffers, which stay in the CPU's cache.
     fn lend_buffers(&mut self) {
         let core = &self.work.session.core;
-        let out = self.work.out.buffer_mut();
+        let out = &mut self.work.out;
         if out.is_empty() {
-            core.give_buffer(std::mem::take(out));
+            core.give_buffer(std::mem::take(out.buffer_mut()));
         }
         self.input.give_back_drained(core);
     }

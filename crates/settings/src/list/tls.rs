@@ -1,6 +1,6 @@
 //! TLS for clients: Redis' names. Read together in `settings::tls`; without `tls-port` they say nothing.
 
-use super::{COUNT, SMALL, Setting, at_start, fixed, int, row, secret};
+use super::{COUNT, SMALL, Setting, at_start, int, row, secret};
 use crate::kind::Kind;
 
 pub(super) const ROWS: &[Setting] = &[
@@ -126,10 +126,10 @@ pub(super) const ROWS: &[Setting] = &[
         "auto",
         "Whether the HTTP port (gRPC, `/metrics`) speaks TLS, with the certificates of `tls-port`. `auto`: as the Redis ports do; with `tls-port` clients may use TLS, and with `port 0` they must.",
     )),
-    fixed(row(
+    row(
         "tls-replication",
         Kind::Off("there is no replication of the Redis kind"),
         "no",
         "There is no replication of the Redis kind.",
-    )),
+    ),
 ];
