@@ -126,6 +126,7 @@ fn a_wiped_node_comes_back_as_a_new_one() {
     let before = id(&cluster);
     cluster.kill(3);
     cluster.wipe(3);
+    cluster.set(3, &["--replace", "3"]);
     cluster.restart(3);
     assert_ne!(id(&cluster), before, "a new node has the id of an old one");
     cluster.until_healthy();

@@ -38,7 +38,7 @@ fn read(cluster: &Cluster) -> String {
     answer
 }
 
-fn until_ended(cluster: &mut Cluster, number: usize, words: &str) {
+pub fn until_ended(cluster: &mut Cluster, number: usize, words: &str) {
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
     loop {
         if let Some(status) = cluster.ended(number) {

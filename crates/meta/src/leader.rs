@@ -13,6 +13,7 @@
 //! Members that do not lead answer with [`not_leader`].
 
 mod admin;
+mod replace;
 
 pub use admin::admin_answer;
 
@@ -25,7 +26,7 @@ use crate::limits::Limits;
 use crate::liveness;
 use crate::publish::Publisher;
 use crate::scheduler::{Picture, Scheduler};
-use crate::state::{Change, Command, Outcome, Register, State};
+use crate::state::{Change, Command, Outcome, Refused, Register, State};
 use crate::view::View;
 use crate::wire::{
     Address, Behind, Heartbeat, HeartbeatAnswer, Join, JoinAnswer, Order, RouteNode, Standing,
@@ -92,8 +93,15 @@ impl Leader {
         };
         if !node.is_up() {
             let text = match node.replaced_by {
-                0 => format!("node {} was removed from the cluster", node.id),
-                by => format!("node {} was replaced by node {by}", node.id),
+                0 => format!(
+                    "node {} was removed from the cluster. To take part again, start it with an empty data directory \
+                     and --join",
+                    node.id
+                ),
+                by => format!(
+                    "node {} was replaced by node {by}. Start it again to take it back",
+                    node.id
+                ),
             };
             return refuse(Standing::Gone, text);
         }
@@ -170,10 +178,11 @@ impl Leader {
         schedule.proposals
     }
 
-    /// The command that a join asks for.
-    pub fn register(&self, state: &State, join: Join, now_ms: u64) -> Command {
+    /// The command that a join asks for, or why there is none.
+    pub fn register(&self, state: &State, join: Join, now_ms: u64) -> Result<Command, Refused> {
+        self.may_join(state, &join, now_ms)?;
         let alive = liveness::maybe_alive(state, &self.view, now_ms, &self.limits);
-        Change::Register(Register { join, alive }).into()
+        Ok(Change::Register(Register { join, alive }).into())
     }
 
     /// Nodes that may be alive and have not said that they have published this version of the

@@ -101,7 +101,7 @@ pub enum NodeState {
     Up = 0,
     /// Was taken out by hand. Its replicas are rebuilt elsewhere; the id never comes back.
     Removed = 1,
-    /// Another node with an empty data directory came to its address.
+    /// Another node with an empty data directory came in its place. With its data it comes back.
     Replaced = 2,
 }
 

@@ -23,6 +23,7 @@ fn join(node: u64, host: &str, starts: u64) -> Join {
             metas: true,
             ..Profile::default()
         },
+        replace: 0,
     }
 }
 

@@ -30,6 +30,7 @@ fn join(node: u64, host: &str, token: u64, start_count: u64) -> Join {
         token,
         start_count,
         profile: profile(host, ""),
+        replace: 0,
     }
 }
 
@@ -176,11 +177,18 @@ fn a_wiped_node_replaces_itself_when_it_is_silent() {
         }
     );
     assert_eq!(state.node(3).unwrap().state(), NodeState::Replaced);
-    let outcome = state.apply(&register(join(3, "c", 31, 9), &[1, 2]), 0);
+    // While the new one is alive its address is taken; at another one, or after it, the old one with its data is itself again.
+    let outcome = state.apply(&register(join(3, "c", 31, 9), &[1, 2, 4]), 0);
     assert!(matches!(
         refused(outcome),
-        Refused::NodeGone { replaced_by: 4, .. }
+        Refused::AddressInUse { node: 4, .. }
     ));
+    let outcome = state.apply(&register(join(3, "c", 31, 9), &[1, 2]), 0);
+    assert!(matches!(outcome, Outcome::Registered { node: 3, .. }));
+    assert!(state.node(3).unwrap().is_up());
+    // An old copy of its directory is as bad as ever.
+    let outcome = state.apply(&register(join(3, "c", 32, 8), &[1, 2]), 0);
+    assert!(matches!(refused(outcome), Refused::OldDirectory { .. }));
 }
 
 /// It died before it heard of its id, and has the same token at its next start.

@@ -163,6 +163,7 @@ impl Heartbeats {
                     token: self.token,
                     start_count: self.identity.start_count,
                     profile: self.profile.clone(),
+                    replace: 0,
                 });
                 let round = Round::new(call, self.targets());
                 self.ask_next(round, cx, out);

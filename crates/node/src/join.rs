@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use base::cluster::NodeId;
 use keyspace::rows::RowStore;
 use meta::state::{Found, Settings};
 use meta::wire::{Address, Join, JoinAnswer, Profile};
@@ -96,6 +97,7 @@ impl Start {
                 token: self.identity.token,
                 start_count: self.identity.start_count,
                 profile,
+                replace: 0,
             },
         }
     }
@@ -111,6 +113,8 @@ pub struct Newcomer {
     round: VecDeque<String>,
     /// Why it is not in.
     why: String,
+    /// The cluster has said so, in this round.
+    is_refused: bool,
     began_ms: u64,
     told_ms: u64,
 }
@@ -128,10 +132,12 @@ pub enum NewcomerStep {
 }
 
 impl Newcomer {
+    /// `replace`: the node whose place it takes, 0 for none.
     pub fn new(
         identity: Identity,
         profile: Profile,
         addresses: Vec<String>,
+        replace: NodeId,
         clock_ms: u64,
     ) -> Newcomer {
         Newcomer {
@@ -141,11 +147,13 @@ impl Newcomer {
                 token: identity.token,
                 start_count: identity.start_count,
                 profile,
+                replace,
             },
             identity,
             round: addresses.clone().into(),
             addresses,
             why: "nobody answers".into(),
+            is_refused: false,
             began_ms: clock_ms,
             told_ms: clock_ms,
         }
@@ -166,6 +174,7 @@ impl Newcomer {
             self.told_ms = clock_ms;
             (clock_ms.saturating_sub(self.began_ms), self.why.clone())
         });
+        self.is_refused = false;
         let ms = ASK_AGAIN_MS;
         NewcomerStep::Wait { ms, tell }
     }
@@ -191,6 +200,7 @@ impl Newcomer {
                 return Err(format!("the cluster refuses this node: {}", answer.refused));
             }
             self.why = answer.refused;
+            self.is_refused = true;
         }
         let more = answer.leader.iter().chain(&answer.meta);
         for address in more.map(Address::to_string) {
@@ -201,8 +211,11 @@ impl Newcomer {
         Ok(None)
     }
 
+    /// Somebody did not answer: worth a word unless the cluster itself has said why not.
     pub fn on_no_answer(&mut self, why: String) {
-        self.why = why;
+        if !self.is_refused {
+            self.why = why;
+        }
     }
 }
 
@@ -276,6 +289,7 @@ mod tests {
             second.identity,
             Profile::default(),
             vec!["a:1".into(), "b:1".into()],
+            0,
             1000,
         );
         let ask = |address: &str| NewcomerStep::Ask(address.into());

@@ -81,7 +81,7 @@
 //! One file per operation: `propose`, `step`, `tick`, `read` are the ways in, `ready` is the way
 //! out, `persist`, `apply` and `fetch` take in results. With several members: `membership` (who),
 //! `promise` and `lease` (the two sides of serving without asking), `transfer`, `snapshot`,
-//! `quiet`, `version`. `start` reads a log, `truncate` shortens it. What is in an entry is in
+//! `quiet`, `version`. `start` reads a log, `truncate` shortens it, `force` takes out what only a lost majority could decide. What is in an entry is in
 //! [`entry`]. `docs/internals/replica.md` tells how they belong together.
 //!
 //! Who this crate trusts: its owner, not its peers (`step`) and not the disk (`start`, `fetch`).
@@ -93,6 +93,7 @@ mod config;
 mod election;
 pub mod entry;
 mod fetch;
+mod force;
 mod lease;
 mod log;
 mod map_log;
@@ -122,6 +123,7 @@ mod wire;
 pub use bytes::Bytes;
 pub use config::{FOUNDED, Position, ReplicaConfig, ReplicaError};
 pub use fetch::Fetch;
+pub use force::{Tail, force, members_after, tail};
 pub use log::{LogError, LogStore, LogWrite};
 pub use map_log::MapLog;
 pub use members::Members;

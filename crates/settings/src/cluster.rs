@@ -10,6 +10,8 @@ pub struct ClusterSettings {
     pub init: bool,
     /// Peer addresses of nodes to join.
     pub join: Vec<String>,
+    /// The node whose place this one takes; 0 for none.
+    pub replace: u64,
     pub stores: bool,
     pub metas: bool,
     pub replicas: u32,
@@ -68,6 +70,7 @@ impl Settings {
         self.cluster = ClusterSettings {
             init: self.flag("cluster-init"),
             join: join.map(Into::into).collect(),
+            replace: self.int("replace") as u64,
             stores: roles.contains("store"),
             metas: roles.contains("meta"),
             replicas: self.int("replicas") as u32,

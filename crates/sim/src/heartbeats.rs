@@ -37,6 +37,8 @@ pub struct HeartbeatDriver {
     told: u64,
     /// It founds the cluster (`--cluster-init`).
     init: Option<Settings>,
+    /// The node that the operator has given up for it (`--replace`).
+    replace: u64,
     /// What a founder proposes first.
     pub(crate) founder: Option<Found>,
     /// Of this start.
@@ -72,6 +74,11 @@ fn machine_at(text: &str) -> Option<u64> {
     text.strip_prefix('m')?.split(':').next()?.parse().ok()
 }
 
+/// The node that an operator is told to name.
+fn said_to_replace(error: &str) -> Option<u64> {
+    error.rsplit_once("--replace ")?.1.parse().ok()
+}
+
 fn profile_of(machine: u64) -> Profile {
     Profile {
         redis: address_of(machine),
@@ -93,6 +100,7 @@ impl HeartbeatDriver {
             told,
             init,
             founder: None,
+            replace: 0,
             token: 0,
             join: Vec::new(),
             stage: Stage::NotStarted,
@@ -167,7 +175,8 @@ impl Node {
         match start.identity.node {
             0 => {
                 let (profile, join) = (profile_of(self.id), driver.join.clone());
-                let newcomer = Newcomer::new(start.identity, profile, join, clock_ms);
+                let newcomer =
+                    Newcomer::new(start.identity, profile, join, driver.replace, clock_ms);
                 driver.stage = Stage::Joining {
                     newcomer: Box::new(newcomer),
                     due_ms: Some(clock_ms),
@@ -258,7 +267,14 @@ impl Node {
         match joined {
             Ok(Some(identity)) => driver.begin_to_beat(self.id, identity, clock_ms),
             Ok(None) => self.join_on(true_us, out),
-            Err(error) => out.failure = Some(error),
+            Err(error) => match said_to_replace(&error) {
+                // The operator knows that the disk is lost, and says so.
+                Some(replace) if driver.replace != replace => {
+                    driver.replace = replace;
+                    self.start_heartbeats(true_us, out);
+                }
+                _ => out.failure = Some(error),
+            },
         }
     }
 

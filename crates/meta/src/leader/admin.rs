@@ -77,8 +77,14 @@ impl Leader {
                     state: NodeState::Removed.into(),
                     alive: liveness::maybe_alive(state, &self.view, now_ms, &self.limits),
                 };
-                command = Some(Change::SetNodeState(set).into());
-                Reply::Done(format!("node {node} is removed"))
+                let is_alive = set.alive.contains(node);
+                match self.may_give_up(state, *node, now_ms) {
+                    Err(why) if !is_alive => Reply::Refused(why.to_string()),
+                    _ => {
+                        command = Some(Change::SetNodeState(set).into());
+                        Reply::Done(format!("node {node} is removed"))
+                    }
+                }
             }
             Some(Ask::SetTables(set)) => {
                 command = Some(Change::SetTables(set.clone()).into());

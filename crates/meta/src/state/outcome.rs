@@ -69,6 +69,21 @@ pub enum Refused {
         node: NodeId,
         replaced_by: NodeId,
     },
+    /// An empty data directory at the address of a node that is not alive.
+    NotAskedToReplace {
+        address: Address,
+        node: NodeId,
+    },
+    /// `--replace` names a node at another address.
+    ReplacesElsewhere {
+        node: NodeId,
+        address: Address,
+    },
+    /// Without the node, regions have no majority: what it holds may be all there is.
+    NeededForQuorum {
+        node: NodeId,
+        regions: Vec<RegionId>,
+    },
     OldFormat {
         node_reads: u32,
         cluster_writes: u32,
@@ -110,7 +125,10 @@ impl Refused {
     pub fn passes(&self) -> bool {
         matches!(
             self,
-            Refused::AddressInUse { .. } | Refused::AliveElsewhere { .. } | Refused::NotFounded
+            Refused::AddressInUse { .. }
+                | Refused::AliveElsewhere { .. }
+                | Refused::NotFounded
+                | Refused::NeededForQuorum { .. }
         )
     }
 }
@@ -170,9 +188,28 @@ impl fmt::Display for Refused {
             ),
             Refused::NodeGone { node, replaced_by } => write!(
                 f,
-                "node {node} was replaced by node {replaced_by}: empty its data directory to join \
-                 as a new node"
+                "node {node} was replaced by node {replaced_by}: start it again with its data to take it back"
             ),
+            Refused::NotAskedToReplace { address, node } => write!(
+                f,
+                "{address} is the address of node {node}, which does not run, and this data directory is empty. Is its disk \
+                 not mounted? Then mount it and start again. If the data of node {node} is lost for good, start once \
+                 with --replace {node}"
+            ),
+            Refused::ReplacesElsewhere { node, address } => write!(
+                f,
+                "--replace {node}: node {node} is at {address}, not at this address. If its data is lost for good, say so by \
+                 `neokv ctl remove-node {node}` and start this one without --replace"
+            ),
+            Refused::NeededForQuorum { node, regions } => {
+                let (count, first) = (regions.len(), regions.first().copied().unwrap_or(0));
+                write!(
+                    f,
+                    "node {node} is needed: without it {count} regions (region {first} among them) have no majority of \
+                     replicas that answer. Start the other nodes first; if their data is lost for good as well, see \
+                     `neokv ctl unsafe-recover`"
+                )
+            }
             Refused::OldFormat {
                 node_reads,
                 cluster_writes,

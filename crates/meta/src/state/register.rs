@@ -6,8 +6,12 @@
 //! node.
 //!
 //! A joiner without an id at the address of a node that is *not* alive is that machine with an
-//! empty disk: it becomes a new node, and the old one is marked replaced, so that its replicas are
-//! rebuilt at once.
+//! empty disk, or with one that is not mounted. Meta's leader lets it in only if it was told so (`--replace`) and the others
+//! have a majority of everything the old one held (`leader/replace.rs`, decision 43). It becomes a new node, and the old one
+//! is marked replaced, so that its replicas are rebuilt at once.
+//!
+//! A replaced node that comes back with its data is itself again: its replicas are members with their votes and logs, or are
+//! removed as those of any node that was away for long.
 
 use base::cluster::NodeId;
 
@@ -53,16 +57,7 @@ impl State {
                 cluster_writes: self.format,
             });
         }
-        // The token alone is not enough: a node that died before it heard of its id joined again with it, and
-        // is another node since.
-        let known = self.nodes.values().find(|known| {
-            known.token == join.token
-                && (join.node == 0 || join.node == known.id)
-                && known.start_count == join.start_count
-                && known.is_up()
-        });
-        if let Some(known) = known {
-            let node = known.id;
+        if let Some(node) = self.registered(join) {
             self.settle(node, join);
             return Ok(Outcome::Registered {
                 node,
@@ -73,6 +68,18 @@ impl State {
             0 => self.welcome(register, stamp_ms),
             node => self.welcome_back(node, register),
         }
+    }
+
+    /// The node that this very join has registered, if it is only asked again. The token alone is not enough: a node that died
+    /// before it heard of its id joined again with it, and is another node since.
+    pub(crate) fn registered(&self, join: &Join) -> Option<NodeId> {
+        let known = self.nodes.values().find(|known| {
+            known.token == join.token
+                && (join.node == 0 || join.node == known.id)
+                && known.start_count == join.start_count
+                && known.is_up()
+        });
+        known.map(|known| known.id)
     }
 
     /// A node without an id.
@@ -115,7 +122,7 @@ impl State {
     fn welcome_back(&mut self, id: NodeId, register: &Register) -> Result<Outcome, Refused> {
         let join = &register.join;
         let node = self.nodes.get(&id).ok_or(Refused::UnknownNode(id))?;
-        if !node.is_up() {
+        if node.state() == NodeState::Removed {
             return Err(Refused::NodeGone {
                 node: id,
                 replaced_by: node.replaced_by,
@@ -157,7 +164,9 @@ impl State {
         let Some(node) = self.nodes.get_mut(&id) else {
             return;
         };
-        let moved = node.profile != join.profile;
+        let moved = node.profile != join.profile || !node.is_up();
+        node.state = NodeState::Up.into();
+        node.replaced_by = 0;
         node.profile = join.profile.clone();
         node.token = join.token;
         node.start_count = join.start_count;
@@ -167,7 +176,7 @@ impl State {
     }
 
     /// The node of the cluster, other than `except`, that has the joiner's peer address.
-    fn at_address(&self, join: &Join, except: NodeId) -> Option<NodeId> {
+    pub(crate) fn at_address(&self, join: &Join, except: NodeId) -> Option<NodeId> {
         self.nodes
             .values()
             .find(|node| {

@@ -82,6 +82,9 @@ pub struct Join {
     pub start_count: u64,
     #[prost(message, required, tag = "5")]
     pub profile: Profile,
+    /// Of a node without an id: the node at this address whose data is lost, and whose place it takes (`--replace`).
+    #[prost(uint64, tag = "6")]
+    pub replace: NodeId,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -139,6 +139,7 @@ impl World {
                 format: 1,
                 version: String::new(),
             },
+            replace: 0,
         }
     }
 
@@ -150,11 +151,20 @@ impl World {
 
     /// A new node, tried until it is accepted; `None` if meta has no leader or refuses.
     pub fn add_node(&mut self, host: &str, labels: &BTreeMap<String, String>) -> Option<NodeId> {
-        let join = self.join(0, host, labels, 1);
-        let command = self
-            .leader
-            .as_ref()?
-            .register(&self.state, join.clone(), self.now);
+        let mut join = self.join(0, host, labels, 1);
+        let before = |node: &&Node| node.is_up() && node.profile.peer.host == host;
+        let before = self.state.nodes().find(before).map(|node| node.id);
+        let leader = self.leader.as_ref()?;
+        if let Some(before) = before {
+            join.replace = before;
+        }
+        let command = match leader.register(&self.state, join.clone(), self.now) {
+            Ok(command) => command,
+            Err(refused) => {
+                assert!(refused.passes(), "{refused}");
+                return None;
+            }
+        };
         let outcome = self.apply(command.clone());
         // The answer was lost: asked again, with the same token.
         let again = self.apply(command);
@@ -198,7 +208,7 @@ impl World {
         let Some(leader) = &self.leader else {
             return false;
         };
-        let command = leader.register(&self.state, join, self.now);
+        let command = leader.register(&self.state, join, self.now).unwrap();
         match self.apply(command) {
             Outcome::Registered { .. } => {
                 let process = self.nodes.get_mut(&node).unwrap();

@@ -85,6 +85,7 @@ pub fn command() -> Command {
             )
             .arg(region().required(false)),
         )
+        .subcommand(super::unsafe_recover::command())
 }
 
 fn number(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -119,6 +120,7 @@ pub fn options(matches: &ArgMatches) -> Result<Options, String> {
         "remove-replica" => What::RemoveReplica(moved()),
         "cancel" => What::Cancel(of()),
         "remove-node" => What::RemoveNode(node()),
+        "unsafe-recover" => What::UnsafeRecover(super::unsafe_recover::options(sub)),
         _ => What::Digest(region),
     };
     let peers = sub.get_one::<String>("peer").cloned().unwrap_or_default();

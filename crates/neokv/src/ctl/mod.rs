@@ -3,6 +3,7 @@
 //! ```text
 //!   line     the way to any node, which asks meta's leader     flags    what may be asked
 //!   tables   rows for people     json     rows for programs    digest   are all replicas equal?
+//!   unsafe_recover   what is left of regions whose majority is lost; the only one that needs no running node
 //! ```
 //!
 //! What is refused, and replicas that are not equal, end with exit status 1.
@@ -12,6 +13,7 @@ mod flags;
 pub mod json;
 mod line;
 mod tables;
+mod unsafe_recover;
 
 use std::time::Duration;
 
@@ -41,6 +43,8 @@ pub enum What {
     RemoveNode(u64),
     /// Of one region, or of all.
     Digest(Option<u64>),
+    /// Of the data directory of a node that does not run.
+    UnsafeRecover(unsafe_recover::Options),
 }
 
 /// A question goes through up to two nodes, each of which may have to connect.
@@ -48,6 +52,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Asks, and prints the answer; in one line why there is none.
 pub fn run(options: Options) -> Result<(), String> {
+    if let What::UnsafeRecover(options) = &options.what {
+        return unsafe_recover::run(options);
+    }
     let line = Line::new(options.peers, options.tls).map_err(|why| why.to_string())?;
     let told = |why: Unanswered| why.to_string();
     let rows = |ask| line.patient_tables(ask, TIMEOUT).map_err(told);
@@ -91,6 +98,7 @@ pub fn run(options: Options) -> Result<(), String> {
         What::RemoveReplica(it) => done(options.json, order(Ask::RemoveReplica(it))?),
         What::Cancel(region) => done(options.json, order(Ask::Cancel(region))?),
         What::RemoveNode(node) => done(options.json, order(Ask::RemoveNode(node))?),
+        What::UnsafeRecover(_) => String::new(),
     };
     print!("{text}");
     Ok(())

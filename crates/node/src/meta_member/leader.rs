@@ -82,10 +82,10 @@ impl<T> MetaMember<T> {
                 self.schedule(cx, out);
             }
             MetaCall::Join(join) => match &self.leader {
-                Some(leader) if leads => {
-                    let command = leader.register(&self.state, join, clock_ms);
-                    self.propose(command, Waiting::Join(ticket), cx, out);
-                }
+                Some(leader) if leads => match leader.register(&self.state, join, clock_ms) {
+                    Ok(command) => self.propose(command, Waiting::Join(ticket), cx, out),
+                    Err(refused) => self.answer(Waiting::Join(ticket), &refused.into(), out),
+                },
                 _ => self.give_up(Waiting::Join(ticket), out),
             },
             MetaCall::Admin(request) => self.on_admin(&request, ticket, leads, cx, out),

@@ -223,11 +223,7 @@ impl Carrier<'_> {
 
     /// This node is not wanted any more.
     fn stop(&self, why: &str) {
-        tracing::error!(
-            node = self.cluster.node,
-            "this node has to stop: {why}. To take part again, start it with an empty data \
-             directory and --join"
-        );
+        tracing::error!(node = self.cluster.node, "this node has to stop: {why}");
         self.shared.shutdown.ask();
     }
 

@@ -6,7 +6,7 @@
 //!   snapshots  whole regions, out and in
 //!   heartbeats heartbeats to meta, its orders     meta_thread  this node's member of meta
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
-//!   leadership log lines about who leads
+//!   leadership log lines about who leads            recovery  what is left when a majority is lost
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -21,6 +21,7 @@ mod heartbeats;
 pub(crate) mod leadership;
 mod meta_thread;
 mod peers;
+pub mod recovery;
 mod redirect;
 mod regions;
 mod sizes;

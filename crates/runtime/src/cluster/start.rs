@@ -68,7 +68,8 @@ pub fn open_cluster(
     let profile = profile(&settings, http_port);
     if identity.node == 0 {
         let (addresses, clock_ms) = (settings.cluster.join.clone(), clock_ms());
-        let newcomer = Newcomer::new(identity, profile.clone(), addresses, clock_ms);
+        let replace = settings.cluster.replace;
+        let newcomer = Newcomer::new(identity, profile.clone(), addresses, replace, clock_ms);
         identity = join(newcomer, rows, &transport).map_err(wrong)?;
     }
 

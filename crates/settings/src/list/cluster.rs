@@ -18,6 +18,12 @@ pub(super) const ROWS: &[Setting] = &[
         "Be a node of a cluster: `host:peer-port` of one or more of its nodes, separated by commas. Asked at every start; once joined, the addresses in the data directory work too.",
     )),
     at_start(row(
+        "replace",
+        int(0, 1_000_000_000),
+        "0",
+        "With `join` and an empty data directory: the node at this address whose data is lost for good, and whose place this one takes. The others must have a majority of everything it held. Means nothing once this node has joined.",
+    )),
+    at_start(row(
         "roles",
         Kind::Choice(&["meta,store", "store,meta", "store", "meta"]),
         "meta,store",
