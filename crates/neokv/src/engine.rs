@@ -40,6 +40,7 @@ pub fn start(mut settings: Settings) -> Result<Node, String> {
         }
         Engine::Rocksdb => {
             let data = DataDir::lock(&settings.dir).map_err(|error| error.to_string())?;
+            server::make_room(&settings);
             import::run(&settings, &data)?;
             data.prepare().map_err(|error| error.to_string())?;
             for folder in data.lost_logs() {

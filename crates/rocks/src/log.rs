@@ -8,6 +8,10 @@
 //! the log: every later call says [`LogError::Failed`] with the first reason. raft-engine itself
 //! panics when a sync fails; that is caught here and is such a failure.
 //!
+//! **A full disk is not a failure.** raft-engine takes back what it could not append (the file is cut where it ended
+//! before), and nothing of it was synced or acknowledged. So the call says [`LogError::Full`], and the next one may
+//! succeed. A *sync* that finds no room is a failed sync, and final.
+//!
 //! Two things raft-engine does not do, and we do:
 //! - it cuts its last file at the first bad record, and ignores files before a hole; we refuse a log that lacks
 //!   anything that was synced (`records.rs`, `watermark.rs`);
@@ -170,6 +174,7 @@ impl<F: FileSystem> Log<F> {
         }
         let reason = match catch_unwind(AssertUnwindSafe(|| run(&self.engine))) {
             Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) if lacks_room(&error) => return Err(LogError::Full(error.to_string())),
             Ok(Err(error)) => error.to_string(),
             Err(panic) => panic_text(&*panic),
         };
@@ -312,6 +317,19 @@ fn config(path: &Path, settings: &LogSettings) -> Result<Config, OpenError> {
         purge_threshold: ReadableSize(settings.keep_bytes.max(settings.file_bytes)),
         ..Config::default()
     })
+}
+
+fn lacks_room(error: &raft_engine::Error) -> bool {
+    use std::io::ErrorKind;
+    let error = match error {
+        raft_engine::Error::Io(error) => error,
+        raft_engine::Error::TryAgain(_) => return true,
+        _ => return false,
+    };
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

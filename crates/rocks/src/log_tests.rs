@@ -390,7 +390,7 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
-fn a_full_disk_is_final_and_loses_nothing_acknowledged() {
+fn a_full_disk_loses_nothing_acknowledged_and_passes() {
     for free in [0, 500, 5_000, 70_000] {
         let dir = tempfile::tempdir().unwrap();
         let (log, files) = open_faulty(&dir);
@@ -401,15 +401,28 @@ fn a_full_disk_is_final_and_loses_nothing_acknowledged() {
             match log.write(&[write(1, n..n + 1, 1000)], true) {
                 Ok(()) => acknowledged = n,
                 Err(error) => {
-                    assert!(matches!(error, LogError::Failed(_)));
+                    assert!(matches!(error, LogError::Full(_)), "{error}");
                     break;
                 }
             }
         }
         assert!(acknowledged < 200, "{free}");
-        assert!(log.write(&[write(1, 1000..1001, 1)], true).is_err());
+        for _ in 0..3 {
+            let refused = log.write(
+                &[write(1, acknowledged + 1..acknowledged + 2, 70_000)],
+                true,
+            );
+            assert!(matches!(refused, Err(LogError::Full(_))), "{refused:?}");
+        }
+        assert!(log.failure().is_none());
+        // There is room again.
+        files.fill_disk(u64::MAX);
+        log.write(&[write(1, acknowledged + 1..acknowledged + 9, 1000)], true)
+            .unwrap();
+        acknowledged += 8;
+        log.write(&[write(1, acknowledged + 1..acknowledged + 2, 10)], false)
+            .unwrap();
         cut_power(&dir, &files, log, Cut::All);
-        fs::remove_file(log_in(&dir).join("LOCK")).unwrap();
         assert_eq!(open(&dir).span(1), Some((1, acknowledged)), "{free}");
     }
 }

@@ -227,7 +227,7 @@ impl<W: Write + Seek> Write for Writer<W> {
         if self.write_direct(bytes)? {
             return Ok(bytes.len());
         }
-        let written = self.below.write(bytes)?;
+        let written = self.below.write(bytes).map_err(in_plain_words)?;
         if let Some((direct, _)) = &mut self.direct {
             direct.follow(self.at, bytes.get(..written).unwrap_or_default());
         }
@@ -241,6 +241,15 @@ impl<W: Write + Seek> Write for Writer<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.below.flush()
+    }
+}
+
+/// raft-engine knows a full disk by the text its own files give to it, and then begins another file, each time it is
+/// tried. It need not: it is tried again when there is room.
+fn in_plain_words(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull => io::Error::from_raw_os_error(libc::ENOSPC),
+        _ => error,
     }
 }
 

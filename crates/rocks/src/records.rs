@@ -25,7 +25,7 @@
 //! of its oldest version, whose records are not signed; such files are read, too.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::OpenError;
@@ -107,12 +107,19 @@ pub(crate) struct Loss {
 /// Looks at every file of the log in `dir`; cuts a torn tail, refuses anything else.
 pub(crate) fn check(dir: &Path, mark: Option<&Mark>) -> Result<(), OpenError> {
     let mut torn = Vec::new();
+    let mut unbegun = Vec::new();
     for queue in Queue::ALL {
+        let mut files = files_of(dir, queue)?;
+        let span = mark.map(|mark| mark.span(queue)).unwrap_or_default();
+        unbegun.append(&mut take_unbegun(&mut files, span));
         match look(dir, queue, mark)? {
             End::Sound => {}
             End::Torn(path, at) => torn.push((path, at)),
             End::Lost(loss) => return Err(OpenError::lost_log(dir, loss.what)),
         }
+    }
+    for path in unbegun {
+        fs::remove_file(&path).map_err(|error| OpenError::failed(&path, error))?;
     }
     for (path, at) in torn {
         cut(&path, at).map_err(|error| OpenError::failed(&path, error))?;
@@ -122,8 +129,9 @@ pub(crate) fn check(dir: &Path, mark: Option<&Mark>) -> Result<(), OpenError> {
 
 /// Looks at every file of a queue, and changes nothing.
 pub(crate) fn look(dir: &Path, queue: Queue, mark: Option<&Mark>) -> Result<End, OpenError> {
-    let files = files_of(dir, queue)?;
+    let mut files = files_of(dir, queue)?;
     let span = mark.map(|mark| mark.span(queue)).unwrap_or_default();
+    take_unbegun(&mut files, span);
     let has_mark = span.last != 0;
     if has_mark {
         let newest = files.last().map_or(0, |(seq, _)| *seq).max(span.last);
@@ -183,6 +191,26 @@ pub(crate) fn look(dir: &Path, queue: Queue, mark: Option<&Mark>) -> Result<End,
 pub(crate) struct OnDisk {
     pub spans: [Span; 2],
     pub ends: Vec<(FileId, u64)>,
+}
+
+/// Takes files away that raft-engine could not begin: it found no room for their head, or power was cut before that was
+/// synced. The log goes on in the file before.
+fn take_unbegun(files: &mut Vec<(u64, PathBuf)>, span: Span) -> Vec<PathBuf> {
+    let mut unbegun = Vec::new();
+    while files.len() > 1
+        && let Some((_, path)) = files.pop_if(|(seq, path)| *seq > span.last && !has_head(path))
+    {
+        unbegun.push(path);
+    }
+    unbegun
+}
+
+fn has_head(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read =
+        fs::File::open(path).and_then(|file| file.take(FILE_HEAD as u64).read_to_end(&mut bytes));
+    // Of one that cannot be read the reason is told later.
+    read.is_err() || head(&bytes, 0).is_some()
 }
 
 /// Brings the last files to disk as they are: a record may say that everything before it was synced only if the
