@@ -91,7 +91,7 @@ pub(crate) struct Work {
     cannot_compact: AtomicBool,
     /// A compaction has met a damaged block.
     is_damaged: AtomicBool,
-    /// And it was because the disk is full. RocksDB goes on by itself when there is room.
+    /// Rows are not taken because the disk is full. RocksDB goes on by itself when there is room.
     pub lacks_room: AtomicBool,
 }
 
