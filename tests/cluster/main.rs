@@ -22,6 +22,7 @@ mod full_disk;
 #[path = "../clients/installed.rs"]
 mod installed;
 mod kill;
+mod lost_log;
 mod network;
 mod nodes;
 mod partition;

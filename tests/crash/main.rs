@@ -6,7 +6,8 @@
 //! several keys all or nothing.
 //!
 //! Two ways to die: `kill.rs` (kill -9: the page cache survives) and `power_cut.rs` (a preloaded library takes back what
-//! was not fsynced, tears writes, fails an fsync, fills the disk). And what is refused at the start: `damage.rs`.
+//! was not fsynced, tears writes, fails an fsync, fills the disk). Disks that are really full: `full.rs`. And what is
+//! refused at the start: `damage.rs`.
 //!
 //! The number of deaths is `NEOKV_KILLS` (5 unless told; `make crash` has more), the random seed `NEOKV_SEED`; a failure
 //! prints the seed it had. `NEOKV_CRASH_SERVER=redis` puts `redis-server --appendonly yes` in neokv's place, which
@@ -16,6 +17,7 @@ mod client;
 mod damage;
 #[path = "../dice/mod.rs"]
 mod dice;
+mod full;
 mod kill;
 mod model;
 mod node;

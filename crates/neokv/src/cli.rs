@@ -25,6 +25,7 @@ pub enum Asked {
     Tables(tables::Options),
     Console(console::Options),
     Feed(Wanted),
+    AcceptLostLog(PathBuf),
     Page(Page),
     Generate(Files, PathBuf),
     /// Help or version: to be printed.
@@ -77,6 +78,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Asked {
                 Err(line) => Asked::Wrong(line),
             },
             Some(("feed", sub)) => wanted(sub),
+            Some(("accept-lost-log", sub)) => {
+                let dir = sub.get_one::<String>("data-dir").cloned();
+                Asked::AcceptLostLog(dir.unwrap_or_default().into())
+            }
             Some(("page", sub)) => match sub.get_one::<String>("name").map(String::as_str) {
                 Some("configuration") => Asked::Page(Page::Configuration),
                 Some("sample") => Asked::Page(Page::Sample),
@@ -185,6 +190,7 @@ pub fn command() -> Command {
         .subcommand(tables::command())
         .subcommand(console::command())
         .subcommand(feed())
+        .subcommand(accept_lost_log())
         .subcommand(
             Command::new("page")
                 .about("Print a generated page of the documentation")
@@ -233,17 +239,27 @@ fn node(name: &'static str, about: &'static str) -> Command {
     node
 }
 
+fn data_dir() -> Arg {
+    Arg::new("data-dir")
+        .long("data-dir")
+        .alias("dir")
+        .value_name("FOLDER")
+        .required(true)
+        .help("Folder of the data")
+}
+
+fn accept_lost_log() -> Command {
+    Command::new("accept-lost-log")
+        .about(
+            "Give up acknowledged writes that a damaged log has lost; no node may run on the folder",
+        )
+        .arg(data_dir())
+}
+
 fn feed() -> Command {
     Command::new("feed")
         .about("Print the changes kept by --binlog, one per line; no node may run on the folder")
-        .arg(
-            Arg::new("data-dir")
-                .long("data-dir")
-                .alias("dir")
-                .value_name("FOLDER")
-                .required(true)
-                .help("Folder of the data"),
-        )
+        .arg(data_dir())
         .arg(
             Arg::new("from")
                 .long("from")

@@ -3,6 +3,7 @@
 //! All of it is in this library, and `main.rs` only calls it: a library can be compiled before RocksDB is there to be linked, so both
 //! are compiled at the same time (`scripts/build`).
 
+mod accept;
 mod cli;
 mod client;
 mod config;
@@ -32,6 +33,7 @@ pub fn run() -> ExitCode {
         cli::Asked::Ctl(options) => ended(ctl::run(options)),
         cli::Asked::Tables(options) => ended(tables::run(options)),
         cli::Asked::Console(options) => console::run(options),
+        cli::Asked::AcceptLostLog(dir) => ended(accept::run(&dir)),
         cli::Asked::Feed(wanted) => ended(feed::print(&wanted)),
         cli::Asked::Generate(files, folder) => {
             ended(generate::write(files, cli::command(), &folder))

@@ -80,7 +80,9 @@ impl OwnedRegions {
             };
             match settled.and(entry_rows) {
                 Ok(()) => member.busy_since_ms = 0,
-                Err(WriteError::Busy) if member.busy_since_ms == 0 => member.busy_since_ms = now_ms,
+                Err(WriteError::Busy) if member.busy_since_ms == 0 || cx.host.awaits_room() => {
+                    member.busy_since_ms = now_ms;
+                }
                 Err(WriteError::Busy)
                     if now_ms.saturating_sub(member.busy_since_ms) < BUSY_MOST_MS => {}
                 Err(WriteError::Busy) => {

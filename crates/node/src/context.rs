@@ -136,6 +136,11 @@ pub trait Host {
     /// Why nothing can be written any more, if that is so.
     fn failure(&self) -> Option<Refusal>;
 
+    /// The disk is full, and what waits for the store waits until it is not.
+    fn awaits_room(&self) -> bool {
+        false
+    }
+
     fn has_failed(&self) -> bool {
         self.failure().is_some()
     }

@@ -16,13 +16,15 @@ use base::cluster::{NodeId, ReplicaId};
 use base::milestone;
 use bytes::Bytes;
 use keyspace::rows::State;
-use replica::{Confirmed, Ready, SnapshotHead, decode_message, snapshot_head};
+use replica::{Confirmed, Ready, Replica, SnapshotHead, decode_message, snapshot_head};
 
 use crate::effects::{Effects, Served};
 use crate::{Context, Outcome, OwnedRegions, Place, Region, ReplicaRecord, Unserved};
 
 /// Messages kept for a region that is lent; more are dropped, and sent again by their senders.
 const MOST_PARKED: usize = 4096;
+/// How long one successor is tried.
+const HAND_OVER_MS: u64 = 2_000;
 /// How long clients of a region without a leader wait before they are told.
 pub const TIMEOUT_MS: u64 = 3_000;
 
@@ -63,6 +65,23 @@ impl Peers {
         match self.record.descriptor.member(replica) {
             Some(member) => Some(member.node),
             None => self.heard.get(&replica).copied(),
+        }
+    }
+
+    /// A leader without room for its log lets another voter lead; each in its turn, for one may be as badly off.
+    fn hand_over(&self, replica: &mut Replica, heard: &[NodeId], clock_ms: u64) {
+        if !replica.is_leader() || replica.is_transferring() {
+            return;
+        }
+        let voters = replica.members().voters.iter().copied();
+        let others = voters.filter(|&voter| {
+            let node = self.node_of(voter);
+            voter != replica.id() && node.is_some_and(|it| heard.binary_search(&it).is_ok())
+        });
+        let others: Vec<ReplicaId> = others.collect();
+        let turn = (clock_ms / HAND_OVER_MS) as usize;
+        if let Some(&to) = turn.checked_rem(others.len()).and_then(|at| others.get(at)) {
+            let _ = replica.transfer_leader(to); // or at the next tick
         }
     }
 
@@ -188,12 +207,16 @@ impl OwnedRegions {
             return self.fail_all(cx, out);
         }
         self.hand_over_damaged(cx);
+        let is_full = cx.host.awaits_room();
         let mut busy = Vec::new();
         for region in self.present() {
             let Some(member) = region.member.as_deref_mut() else {
                 continue;
             };
             let replica = &mut member.replica;
+            if is_full && let Some(peers) = member.peers.as_deref() {
+                peers.hand_over(replica, heard, cx.clock_ms);
+            }
             if member.failed || replica.is_quiet() && !replica.lacks_members() {
                 continue;
             }

@@ -151,6 +151,7 @@ impl fmt::Display for ReplicaError {
         match self {
             ReplicaError::Log(LogError::Corrupt(text)) => write!(f, "log corrupt: {text}"),
             ReplicaError::Log(LogError::Failed(text)) => write!(f, "log failed: {text}"),
+            ReplicaError::Log(LogError::Full(text)) => write!(f, "no room for the log: {text}"),
             ReplicaError::Config(text) => write!(f, "replica configuration: {text}"),
             ReplicaError::Inconsistent(text) => write!(f, "log does not fit its state: {text}"),
         }

@@ -23,6 +23,9 @@ pub enum LogError {
     Corrupt(String),
     /// The disk refused; after a failed write or sync nothing is known about what is on disk.
     Failed(String),
+    /// There is no room on the disk: nothing was written, and what was written before is as it was. The same may be tried
+    /// again.
+    Full(String),
 }
 
 impl std::fmt::Display for LogError {
@@ -30,6 +33,7 @@ impl std::fmt::Display for LogError {
         match self {
             LogError::Corrupt(text) => write!(f, "log corrupt: {text}"),
             LogError::Failed(text) => write!(f, "log failed: {text}"),
+            LogError::Full(text) => write!(f, "no room for the log: {text}"),
         }
     }
 }

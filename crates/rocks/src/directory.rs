@@ -22,6 +22,8 @@ pub enum OpenError {
     TooNew { path: PathBuf, found: u32 },
     /// Not as we left it.
     Damaged { path: PathBuf, what: String },
+    /// The log lacks what was synced: acknowledged writes are lost.
+    LostLog { data: PathBuf, what: String },
     /// An import into it did not come to its end.
     HalfImported { path: PathBuf, source: PathBuf },
     /// The system refused.
@@ -32,6 +34,14 @@ impl OpenError {
     pub(crate) fn damaged(path: &Path, what: impl fmt::Display) -> Self {
         OpenError::Damaged {
             path: path.into(),
+            what: what.to_string(),
+        }
+    }
+
+    /// `log`: its folder.
+    pub(crate) fn lost_log(log: &Path, what: impl fmt::Display) -> Self {
+        OpenError::LostLog {
+            data: log.parent().unwrap_or(log).into(),
             what: what.to_string(),
         }
     }
@@ -61,6 +71,13 @@ impl fmt::Display for OpenError {
                 f,
                 "{} is damaged: {what}. Nothing was changed. Restore it from a backup or a replica, or move it away to start empty",
                 path.display()
+            ),
+            OpenError::LostLog { data, what } => write!(
+                f,
+                "the log has lost acknowledged writes: {what}. This is no torn write after a power cut: the missing part was on disk. \
+                 Nothing was changed. Restore {data} from a backup; or go on without the writes behind this place: \
+                 neokv accept-lost-log --data-dir {data}",
+                data = data.display()
             ),
             OpenError::HalfImported { path, source } => write!(
                 f,
@@ -104,6 +121,7 @@ impl DataDir {
 
     /// Makes or checks what is in it; rows and log can be opened then.
     pub fn prepare(&self) -> Result<(), OpenError> {
+        self.finish_aside()?;
         match fs::read_to_string(self.path.join("FORMAT")) {
             Ok(text) => {
                 self.check(&text)?;
@@ -130,6 +148,17 @@ impl DataDir {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Folders with what was given up of a damaged log.
+    pub fn lost_logs(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let paths = files.map(|file| file.path());
+        let is_lost = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("lost-log") && path.is_dir()
+        };
+        paths.filter(is_lost).collect()
     }
 
     /// For [`crate::Store::open`].

@@ -7,7 +7,9 @@
 //!              IMPORTING, IMPORTED   which dump the data came from   imports.rs
 //!              rows/     RocksDB, one column family per kind   store.rs, families.rs, filter.rs, regions/
 //!              rows/coming-in/   files of a write that is on its way   files/
-//!              log/      raft-engine: the log of all regions   log.rs, records.rs, ahead.rs, direct.rs
+//!              log/      raft-engine: the log of all regions   log.rs, records.rs, preallocate.rs, direct.rs
+//!              log.synced   how far the log was synced         watermark.rs
+//!              lost-log-1/  what was given up of a damaged log   accept.rs, aside.rs
 //! ```
 //!
 //! **The one idea: the log is the only thing that is ever synced for a client.** Rows are written
@@ -26,6 +28,8 @@
 //!
 //! Deliberately absent: commands, keys as clients see them, Raft. Those are above.
 
+mod accept;
+mod aside;
 mod db;
 mod direct;
 mod directory;
@@ -45,8 +49,10 @@ mod snapshot;
 mod steps;
 mod store;
 mod told;
+mod watermark;
 mod write_behind;
 
+pub use accept::Accepted;
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use imports::Import;

@@ -8,8 +8,13 @@
 //! the log: every later call says [`LogError::Failed`] with the first reason. raft-engine itself
 //! panics when a sync fails; that is caught here and is such a failure.
 //!
+//! **A full disk is not a failure.** raft-engine takes back what it could not append (the file is cut where it ended
+//! before), and nothing of it was synced or acknowledged. So the call says [`LogError::Full`], and the next one may
+//! succeed. A *sync* that finds no room is a failed sync, and final.
+//!
 //! Two things raft-engine does not do, and we do:
-//! - it cuts its last file at the first bad record; we refuse damage before the tail (`records.rs`);
+//! - it cuts its last file at the first bad record, and ignores files before a hole; we refuse a log that lacks
+//!   anything that was synced (`records.rs`, `watermark.rs`);
 //! - its `sync()` writes and syncs nothing (its batch is empty, so it returns early); ours writes a
 //!   mark.
 //!
@@ -24,13 +29,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use raft::eraftpb::{Entry, HardState};
-use raft_engine::env::{DefaultFileSystem, FileSystem};
+use raft_engine::env::{DefaultFileSystem, FileSystem, Handle, Permission};
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use replica::{LogError, LogStore, LogWrite};
 
 use crate::directory::sync_folder;
 use crate::preallocate::Preallocated;
 use crate::records::{self, MARK, MARKS};
+use crate::watermark::{self, Watermark};
 use crate::{LogSettings, OpenError};
 
 const HARD_STATE: &[u8] = b"hard_state";
@@ -60,8 +66,13 @@ impl Log {
     /// Opens the log in `path` ([`crate::DataDir::log`]), cutting a torn tail.
     pub fn open(path: &Path, settings: &LogSettings) -> Result<Arc<Log>, OpenError> {
         let syncing = Arc::new(AtomicBool::new(false));
-        let files = Preallocated::new(Arc::new(DefaultFileSystem), Some(syncing.clone()));
-        Log::open_on(path, settings, files, syncing)
+        Log::open_on(
+            path,
+            settings,
+            Arc::new(DefaultFileSystem),
+            Some(syncing.clone()),
+            syncing,
+        )
     }
 }
 
@@ -72,22 +83,21 @@ impl<F: FileSystem> Log<F> {
         settings: &LogSettings,
         files: Arc<F>,
     ) -> Result<Arc<Log<F>>, OpenError> {
-        Log::open_on(
-            path,
-            settings,
-            Preallocated::new(files, None),
-            Arc::default(),
-        )
+        Log::open_on(path, settings, files, None, Arc::default())
     }
 
     fn open_on(
         path: &Path,
         settings: &LogSettings,
-        files: Preallocated<F>,
+        files: Arc<F>,
+        direct: Option<Arc<AtomicBool>>,
         syncing: Arc<AtomicBool>,
     ) -> Result<Arc<Log<F>>, OpenError> {
         std::fs::create_dir_all(path).map_err(|error| OpenError::failed(path, error))?;
-        records::check(path)?;
+        let before = watermark::read(path)?;
+        records::check(path, before.as_ref())?;
+        let (mark, below) = (Arc::new(OnceLock::new()), files.clone());
+        let files = Preallocated::new(files, direct, mark.clone());
         let config = config(path, settings)?;
         // A hole in a region's indices makes it panic.
         let opened = catch_unwind(AssertUnwindSafe(|| {
@@ -105,8 +115,15 @@ impl<F: FileSystem> Log<F> {
             Err(panic) => return Err(OpenError::damaged(path, panic_text(&*panic))),
         };
         // raft-engine syncs head and folder when it begins another file, but not for the first.
-        records::sync_last(path)?;
+        let on_disk = records::sync_last(path, before.as_ref(), |path| {
+            below.open(path, Permission::ReadWrite)?.sync()
+        })?;
         sync_folder(path).map_err(|error| OpenError::failed(path, error))?;
+        let started = Watermark::start(path, on_disk);
+        let started =
+            started.map_err(|error| OpenError::failed(&watermark::path_of(path), error))?;
+        // Set once, here: files tell of their syncs from now on.
+        let _ = mark.set(started);
         Ok(Arc::new(Log {
             engine: ManuallyDrop::new(engine),
             unsynced: Mutex::new(false),
@@ -157,6 +174,7 @@ impl<F: FileSystem> Log<F> {
         }
         let reason = match catch_unwind(AssertUnwindSafe(|| run(&self.engine))) {
             Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) if lacks_room(&error) => return Err(LogError::Full(error.to_string())),
             Ok(Err(error)) => error.to_string(),
             Err(panic) => panic_text(&*panic),
         };
@@ -299,6 +317,19 @@ fn config(path: &Path, settings: &LogSettings) -> Result<Config, OpenError> {
         purge_threshold: ReadableSize(settings.keep_bytes.max(settings.file_bytes)),
         ..Config::default()
     })
+}
+
+fn lacks_room(error: &raft_engine::Error) -> bool {
+    use std::io::ErrorKind;
+    let error = match error {
+        raft_engine::Error::Io(error) => error,
+        raft_engine::Error::TryAgain(_) => return true,
+        _ => return false,
+    };
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

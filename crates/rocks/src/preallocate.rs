@@ -11,15 +11,20 @@
 //!
 //! Bytes over such blocks that are about to be synced go to the device without a way through the page
 //! cache ([`crate::direct`]).
+//!
+//! This is also where the log notes how far it is on disk ([`crate::watermark`]): every sync of a file of either queue
+//! passes here, and so does every removal.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
 
 use crate::direct::Direct;
+use crate::records::FileId;
+use crate::watermark::Watermark;
 
 /// Blocks come in steps of this size.
 const STEP: u64 = 256 << 10;
@@ -32,17 +37,38 @@ pub(crate) struct Preallocated<F> {
     /// Whether what is written now will be synced at once; `None`: all goes through `below`, whose files are not
     /// the system's.
     syncing: Option<Arc<AtomicBool>>,
+    mark: Arc<OnceLock<Watermark>>,
 }
 
 impl<F> Preallocated<F> {
-    pub fn new(below: Arc<F>, syncing: Option<Arc<AtomicBool>>) -> Self {
-        Preallocated { below, syncing }
+    /// `mark`: set when the log is open; syncs before that are not noted.
+    pub fn new(
+        below: Arc<F>,
+        syncing: Option<Arc<AtomicBool>>,
+        mark: Arc<OnceLock<Watermark>>,
+    ) -> Self {
+        Preallocated {
+            below,
+            syncing,
+            mark,
+        }
     }
 
     fn file<H>(&self, path: &Path, below: H) -> File<H> {
         File {
             below: Arc::new(below),
             path: path.into(),
+            id: FileId::of(path),
+            end: Arc::default(),
+            mark: self.mark.clone(),
+        }
+    }
+
+    /// A file is about to go, or to become another one.
+    fn release(&self, path: &Path) -> io::Result<()> {
+        match (FileId::of(path), self.mark.get()) {
+            (Some(id), Some(mark)) => mark.on_unneeded(id),
+            _ => Ok(()),
         }
     }
 }
@@ -51,6 +77,10 @@ impl<F> Preallocated<F> {
 pub(crate) struct File<H> {
     below: Arc<H>,
     path: PathBuf,
+    id: Option<FileId>,
+    /// Up to here it was written.
+    end: Arc<AtomicU64>,
+    mark: Arc<OnceLock<Watermark>>,
 }
 
 pub(crate) struct Writer<W> {
@@ -63,6 +93,8 @@ pub(crate) struct Writer<W> {
     room_to: u64,
     /// The way past the page cache, and when it is taken.
     direct: Option<(Direct, Arc<AtomicBool>)>,
+    /// As `at`, for the syncs of the file.
+    end: Arc<AtomicU64>,
 }
 
 impl<H: Handle> Handle for File<H> {
@@ -75,7 +107,14 @@ impl<H: Handle> Handle for File<H> {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.below.sync()
+        let end = self.end.load(Ordering::Acquire);
+        self.below.sync()?;
+        if let (Some(id), Some(mark)) = (self.id, self.mark.get())
+            && end > 0
+        {
+            mark.on_synced(id, end);
+        }
+        Ok(())
     }
 }
 
@@ -95,14 +134,17 @@ impl<F: FileSystem> FileSystem for Preallocated<F> {
     }
 
     fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.release(path.as_ref())?;
         self.below.delete(path)
     }
 
     fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
+        self.release(from.as_ref())?;
         self.below.rename(from, to)
     }
 
     fn reuse<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
+        self.release(from.as_ref())?;
         self.below.reuse(from, to)
     }
 
@@ -126,7 +168,15 @@ impl<F: FileSystem> FileSystem for Preallocated<F> {
             at: 0,
             room_to: 0,
             direct: syncing.and_then(|syncing| Some((Direct::open(&handle.path)?, syncing))),
+            end: handle.end.clone(),
         })
+    }
+}
+
+impl<W> Writer<W> {
+    fn move_to(&mut self, at: u64) {
+        self.at = at;
+        self.end.store(at, Ordering::Release);
     }
 }
 
@@ -155,9 +205,19 @@ impl<W: Write + Seek> Writer<W> {
         if !is_over_blocks || !syncing.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        direct.write(self.at, bytes)?;
+        match direct.write(self.at, bytes) {
+            Ok(()) => {}
+            // Its blocks are larger than ours, or it does not do this for this file: nothing was written. Through the
+            // page cache any bytes can be written.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                self.direct = None;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
         let end = self.at + bytes.len() as u64;
-        self.at = self.below.seek(SeekFrom::Start(end))?;
+        let at = self.below.seek(SeekFrom::Start(end))?;
+        self.move_to(at);
         Ok(true)
     }
 }
@@ -167,11 +227,11 @@ impl<W: Write + Seek> Write for Writer<W> {
         if self.write_direct(bytes)? {
             return Ok(bytes.len());
         }
-        let written = self.below.write(bytes)?;
+        let written = self.below.write(bytes).map_err(in_plain_words)?;
         if let Some((direct, _)) = &mut self.direct {
             direct.follow(self.at, bytes.get(..written).unwrap_or_default());
         }
-        self.at += written as u64;
+        self.move_to(self.at + written as u64);
         if self.at > self.blocks_to {
             self.blocks_to = self.at;
             self.go_ahead()?;
@@ -184,9 +244,19 @@ impl<W: Write + Seek> Write for Writer<W> {
     }
 }
 
+/// raft-engine knows a full disk by the text its own files give to it, and then begins another file, each time it is
+/// tried. It need not: it is tried again when there is room.
+fn in_plain_words(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull => io::Error::from_raw_os_error(libc::ENOSPC),
+        _ => error,
+    }
+}
+
 impl<W: Seek> Seek for Writer<W> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.at = self.below.seek(to)?;
+        let at = self.below.seek(to)?;
+        self.move_to(at);
         if let Some((direct, _)) = &mut self.direct {
             direct.forget();
         }
@@ -200,7 +270,7 @@ impl<W: WriteExt> WriteExt for Writer<W> {
         if let Some((direct, _)) = &mut self.direct {
             direct.forget();
         }
-        self.at = offset as u64;
+        self.move_to(offset as u64);
         self.blocks_to = self.at;
         self.room_to = self.at;
         Ok(())
@@ -224,7 +294,7 @@ mod tests {
     fn zeros_are_ahead(syncing: Option<Arc<AtomicBool>>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        let files = Preallocated::new(Arc::new(DefaultFileSystem), syncing.clone());
+        let files = Preallocated::new(Arc::new(DefaultFileSystem), syncing.clone(), Arc::default());
         let handle = Arc::new(files.create(&path).unwrap());
         let mut writer = files.new_writer(handle.clone()).unwrap();
         writer.write_all(b"head").unwrap();

@@ -2,8 +2,11 @@
 //! file at the first bad record and does not look behind it.
 //!
 //! A power cut may tear what was being written, and nothing else: that is the *tail*, and it is cut.
-//! A bad record with good ones behind it was once synced and has been damaged since: acknowledged
-//! writes are missing, and the log is refused, never repaired by forgetting.
+//! Anything else that is missing or damaged was once synced: acknowledged writes are lost, and the log is
+//! refused, never repaired by forgetting. What was synced is told by, in this order:
+//!
+//! 1. the watermark beside the log (`watermark.rs`): files that must be there, and how long they must be;
+//! 2. behind it, after a power cut, the records themselves: a bad record with good ones behind it was once synced.
 //!
 //! ```text
 //!   file     magic  version:u64  alignment:u64          then records
@@ -22,10 +25,11 @@
 //! of its oldest version, whose records are not signed; such files are read, too.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::OpenError;
+use crate::watermark::{Mark, Span};
 
 /// Key of the item that marks a record (in region [`MARKS`]).
 pub(crate) const MARK: &[u8] = b"older writes unsynced";
@@ -34,7 +38,7 @@ pub(crate) const MARKS: u64 = u64::MAX;
 
 const MAGIC: &[u8] = b"RAFT-LOG-FILE-HEADER-9986AB3E47F320B394C8E84916EB0ED5";
 /// Magic, version, alignment.
-const FILE_HEAD: usize = MAGIC.len() + 16;
+pub(crate) const FILE_HEAD: usize = MAGIC.len() + 16;
 const RECORD_HEAD: usize = 16;
 const CRC: usize = 4;
 /// The only version we write: records signed with the number of their file.
@@ -42,57 +46,216 @@ const VERSION: u64 = 2;
 /// Records are not signed, and there is no alignment in the head.
 const UNSIGNED_VERSION: u64 = 1;
 
+/// One of the two sequences of files a log has. Rewritten ones are copies raft-engine makes of old entries; it removes
+/// the originals when the copies are synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    Append = 0,
+    Rewrite = 1,
+}
+
+impl Queue {
+    pub const ALL: [Queue; 2] = [Queue::Append, Queue::Rewrite];
+
+    fn extension(self) -> &'static str {
+        match self {
+            Queue::Append => "raftlog",
+            Queue::Rewrite => "rewrite",
+        }
+    }
+}
+
+/// A file of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub queue: Queue,
+    pub seq: u64,
+}
+
+impl FileId {
+    /// `None`: it is none of the log, or waits to be used again.
+    pub fn of(path: &Path) -> Option<FileId> {
+        let extension = path.extension()?;
+        let queue = Queue::ALL
+            .into_iter()
+            .find(|queue| extension == queue.extension())?;
+        let seq = path.file_stem()?.to_str()?.parse().ok()?;
+        Some(FileId { queue, seq })
+    }
+
+    fn path_in(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:016}.{}", self.seq, self.queue.extension()))
+    }
+}
+
+/// Where a queue of the log ends.
+pub(crate) enum End {
+    Sound,
+    /// What was being written when power was cut: behind this byte of the last file.
+    Torn(PathBuf, usize),
+    /// From this byte of this file on, what was synced is not there any more.
+    Lost(Loss),
+}
+
+pub(crate) struct Loss {
+    /// It may be missing.
+    pub file: FileId,
+    pub at: usize,
+    pub what: String,
+}
+
 /// Looks at every file of the log in `dir`; cuts a torn tail, refuses anything else.
-pub(crate) fn check(dir: &Path) -> Result<(), OpenError> {
-    let files = append_files(dir)?;
-    for (at, (seq, path)) in files.iter().enumerate() {
-        let bytes = fs::read(path).map_err(|error| OpenError::failed(path, error))?;
-        let Some(bad) = first_bad(&bytes, *seq) else {
-            continue;
-        };
-        if at + 1 < files.len() {
-            let what = format!(
-                "the record at byte {bad} fails its checksum, and it is not the end of the log"
-            );
-            return Err(OpenError::damaged(path, what));
+pub(crate) fn check(dir: &Path, mark: Option<&Mark>) -> Result<(), OpenError> {
+    let mut torn = Vec::new();
+    let mut unbegun = Vec::new();
+    for queue in Queue::ALL {
+        let mut files = files_of(dir, queue)?;
+        let span = mark.map(|mark| mark.span(queue)).unwrap_or_default();
+        unbegun.append(&mut take_unbegun(&mut files, span));
+        match look(dir, queue, mark)? {
+            End::Sound => {}
+            End::Torn(path, at) => torn.push((path, at)),
+            End::Lost(loss) => return Err(OpenError::lost_log(dir, loss.what)),
         }
-        let signature = head(&bytes, *seq).map_or(*seq, |(_, signature)| signature);
-        if let Some(good) = synced_behind(&bytes, bad, signature) {
-            let what = format!(
-                "the record at byte {bad} fails its checksum, but the one at byte {good} was written after it had been synced"
-            );
-            return Err(OpenError::damaged(path, what));
-        }
-        cut(path, bad).map_err(|error| OpenError::failed(path, error))?;
+    }
+    for path in unbegun {
+        fs::remove_file(&path).map_err(|error| OpenError::failed(&path, error))?;
+    }
+    for (path, at) in torn {
+        cut(&path, at).map_err(|error| OpenError::failed(&path, error))?;
     }
     Ok(())
 }
 
-/// Brings the last file to disk as it is: a record may say that everything before it was synced only if the
-/// head was, too.
-pub(crate) fn sync_last(dir: &Path) -> Result<(), OpenError> {
-    let Some((_, path)) = append_files(dir)?.pop() else {
-        return Ok(());
-    };
-    let synced = fs::File::open(&path).and_then(|file| file.sync_all());
-    synced.map_err(|error| OpenError::failed(&path, error))
+/// Looks at every file of a queue, and changes nothing.
+pub(crate) fn look(dir: &Path, queue: Queue, mark: Option<&Mark>) -> Result<End, OpenError> {
+    let mut files = files_of(dir, queue)?;
+    let span = mark.map(|mark| mark.span(queue)).unwrap_or_default();
+    take_unbegun(&mut files, span);
+    let has_mark = span.last != 0;
+    if has_mark {
+        let newest = files.last().map_or(0, |(seq, _)| *seq).max(span.last);
+        let is_there = |seq| files.binary_search_by_key(&seq, |(seq, _)| *seq).is_ok();
+        if let Some(seq) = (span.first..=newest).find(|&seq| !is_there(seq)) {
+            let file = FileId { queue, seq };
+            let what = format!("{} is missing", file.path_in(dir).display());
+            return Ok(End::Lost(Loss { file, at: 0, what }));
+        }
+    }
+    for (at, (seq, path)) in files.iter().enumerate() {
+        let (seq, file) = (*seq, FileId { queue, seq: *seq });
+        if has_mark && seq < span.first {
+            continue; // left to be used again
+        }
+        let bytes = fs::read(path).map_err(|error| OpenError::failed(path, error))?;
+        let bad = first_bad(&bytes, seq);
+        let sound_to = bad.unwrap_or(bytes.len());
+        let lost = |why: String| {
+            Ok(End::Lost(Loss {
+                file,
+                at: sound_to,
+                what: format!("{} is damaged: {why}", path.display()),
+            }))
+        };
+        let synced = mark.and_then(|mark| mark.end_of(file));
+        if let Some(synced) = synced
+            && synced > sound_to as u64
+        {
+            return lost(format!(
+                "{synced} bytes of it were synced, and only the first {sound_to} can be read"
+            ));
+        }
+        let Some(bad) = bad else {
+            continue;
+        };
+        if at + 1 < files.len() {
+            return lost(format!(
+                "the record at byte {bad} fails its checksum, and it is not the end of the log"
+            ));
+        }
+        // Copies are not synced one by one, and what was not synced has its originals.
+        let signature = head(&bytes, seq).map_or(seq, |(_, signature)| signature);
+        if queue == Queue::Append
+            && let Some(good) = synced_behind(&bytes, bad, signature)
+        {
+            return lost(format!(
+                "the record at byte {bad} fails its checksum, but the one at byte {good} was written after it had been synced"
+            ));
+        }
+        return Ok(End::Torn(path.clone(), bad));
+    }
+    Ok(End::Sound)
 }
 
-/// Files of the append queue in order. (Rewritten ones are copies raft-engine makes of old entries;
-/// it keeps the originals until the copies are synced.)
-fn append_files(dir: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
+/// How far both queues are on disk, and the lengths of their complete files.
+pub(crate) struct OnDisk {
+    pub spans: [Span; 2],
+    pub ends: Vec<(FileId, u64)>,
+}
+
+/// Takes files away that raft-engine could not begin: it found no room for their head, or power was cut before that was
+/// synced. The log goes on in the file before.
+fn take_unbegun(files: &mut Vec<(u64, PathBuf)>, span: Span) -> Vec<PathBuf> {
+    let mut unbegun = Vec::new();
+    while files.len() > 1
+        && let Some((_, path)) = files.pop_if(|(seq, path)| *seq > span.last && !has_head(path))
+    {
+        unbegun.push(path);
+    }
+    unbegun
+}
+
+fn has_head(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read =
+        fs::File::open(path).and_then(|file| file.take(FILE_HEAD as u64).read_to_end(&mut bytes));
+    // Of one that cannot be read the reason is told later.
+    read.is_err() || head(&bytes, 0).is_some()
+}
+
+/// Brings the last files to disk as they are: a record may say that everything before it was synced only if the
+/// head was, too. What is on disk then, for the watermark; `before`: the mark so far.
+pub(crate) fn sync_last(
+    dir: &Path,
+    before: Option<&Mark>,
+    sync: impl Fn(&Path) -> io::Result<()>,
+) -> Result<OnDisk, OpenError> {
+    let mut spans = [Span::default(); 2];
+    let mut ends = Vec::new();
+    for (queue, span) in Queue::ALL.into_iter().zip(&mut spans) {
+        let mut files = files_of(dir, queue)?;
+        let Some((last, path)) = files.pop() else {
+            continue;
+        };
+        let failed = |error| OpenError::failed(&path, error);
+        sync(&path).map_err(failed)?;
+        let end = fs::metadata(&path).map_err(failed)?.len();
+        let before = before.map(|mark| mark.span(queue)).unwrap_or_default();
+        let mut first = last;
+        // What lies before a hole raft-engine does not read.
+        for (seq, path) in files.iter().rev() {
+            if *seq + 1 != first || *seq < before.first {
+                break;
+            }
+            let len = fs::metadata(path).map_err(|error| OpenError::failed(path, error))?;
+            ends.push((FileId { queue, seq: *seq }, len.len()));
+            first = *seq;
+        }
+        *span = Span { first, last, end };
+    }
+    Ok(OnDisk { spans, ends })
+}
+
+/// Files of a queue in order.
+pub(crate) fn files_of(dir: &Path, queue: Queue) -> Result<Vec<(u64, PathBuf)>, OpenError> {
     let failed = |error| OpenError::failed(dir, error);
     let mut files = Vec::new();
     for file in fs::read_dir(dir).map_err(failed)? {
         let path = file.map_err(failed)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "raftlog")
-            && let Some(seq) = path
-                .file_stem()
-                .and_then(|stem| stem.to_str()?.parse().ok())
+        if let Some(id) = FileId::of(&path)
+            && id.queue == queue
         {
-            files.push((seq, path));
+            files.push((id.seq, path));
         }
     }
     files.sort_unstable();
@@ -100,7 +263,7 @@ fn append_files(dir: &Path) -> Result<Vec<(u64, PathBuf)>, OpenError> {
 }
 
 /// Where the first record is that is not whole; `None` if all are.
-fn first_bad(bytes: &[u8], seq: u64) -> Option<usize> {
+pub(crate) fn first_bad(bytes: &[u8], seq: u64) -> Option<usize> {
     let Some((mut at, signature)) = head(bytes, seq) else {
         return Some(0);
     };
@@ -187,7 +350,7 @@ fn checked(bytes: &[u8], signature: u32) -> Option<&[u8]> {
     right.then_some(content)
 }
 
-fn cut(path: &Path, at: usize) -> std::io::Result<()> {
+pub(crate) fn cut(path: &Path, at: usize) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.set_len(at as u64)?;
     if at == 0 {

@@ -91,6 +91,17 @@ pub(crate) struct Work {
     cannot_compact: AtomicBool,
     /// A compaction has met a damaged block.
     is_damaged: AtomicBool,
+    /// Rows are not taken because the disk is full. RocksDB goes on by itself when there is room.
+    pub lacks_room: AtomicBool,
+}
+
+impl Work {
+    /// The database works again.
+    fn recovered(&self) {
+        self.cannot_flush.store(false, Ordering::Relaxed);
+        self.cannot_compact.store(false, Ordering::Relaxed);
+        self.lacks_room.store(false, Ordering::Relaxed);
+    }
 }
 
 struct Listener(Arc<Work>);
@@ -101,6 +112,7 @@ impl EventListener for Listener {
         let bytes = table.data_size() + table.index_size() + table.filter_size();
         self.0.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.0.cannot_flush.store(false, Ordering::Relaxed);
+        self.0.lacks_room.store(false, Ordering::Relaxed);
     }
 
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
@@ -129,6 +141,9 @@ impl EventListener for Listener {
             }
             return;
         }
+        if status.result().as_ref().is_err_and(is_no_room) {
+            self.0.lacks_room.store(true, Ordering::Relaxed);
+        }
         let cannot = match reason {
             DBBackgroundErrorReason::KCompaction => &self.0.cannot_compact,
             _ => &self.0.cannot_flush,
@@ -138,8 +153,7 @@ impl EventListener for Listener {
 
     fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {
         if info.new_bg_error().result().is_ok() {
-            self.0.cannot_flush.store(false, Ordering::Relaxed);
-            self.0.cannot_compact.store(false, Ordering::Relaxed);
+            self.0.recovered();
         }
     }
 }
@@ -260,11 +274,16 @@ impl Store {
             match written {
                 Ok(()) => {
                     self.written_bytes.fetch_add(size as u64, Ordering::Relaxed);
+                    self.work.lacks_room.store(false, Ordering::Relaxed);
                     self.note_orphans(changes);
                     Ok(())
                 }
                 // What `no_slowdown` says instead of waiting.
                 Err(error) if error.kind() == ErrorKind::Incomplete => Err(self.busy()),
+                Err(error) if is_no_room(&error) => {
+                    self.work.lacks_room.store(true, Ordering::Relaxed);
+                    Err(WriteError::Busy)
+                }
                 Err(error) => Err(WriteError::Failed(error.into_string())),
             }
         })
@@ -273,6 +292,9 @@ impl Store {
     /// RocksDB would make a writer wait: is it behind with its work, or unable to do it at all (a full disk)?
     pub(crate) fn busy(&self) -> WriteError {
         let is_so = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        if is_so(&self.work.lacks_room) {
+            return WriteError::Busy;
+        }
         match is_so(&self.work.cannot_flush) || is_so(&self.work.cannot_compact) {
             true => WriteError::Failed("the store cannot flush to disk; is the disk full?".into()),
             false => WriteError::Busy,
@@ -400,6 +422,10 @@ impl RowStore for Store {
 
     fn stop_tidying(&self) {
         self.open.db.disable_manual_compaction();
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.work.lacks_room.load(Ordering::Relaxed)
     }
 
     fn stats(&self) -> StoreStats {
@@ -536,6 +562,16 @@ pub(crate) fn scan(
         }
     }
     rows.status().map_err(row_error)
+}
+
+/// The disk is full: the same may be tried again.
+pub(crate) fn is_no_room(error: &Error) -> bool {
+    lacks_room(error.as_ref())
+}
+
+/// By the text, which is that of the system: RocksDB's own code for it does not get here.
+pub(crate) fn lacks_room(text: &str) -> bool {
+    text.contains("No space left on device") || text.contains("Disk quota exceeded")
 }
 
 fn row_error(error: Error) -> RowError {

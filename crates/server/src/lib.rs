@@ -12,6 +12,7 @@ mod signals;
 mod start;
 
 pub use runtime::cluster;
+pub use runtime::durable::make_room;
 pub use runtime::{Shared, Stores};
 pub use session::Commands;
 pub use settings::{self, Settings, log};

@@ -46,6 +46,7 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub block_cache_bytes: usize,
     pub log_bytes: u64,
+    pub disk_reserve: u64,
     /// Whether entries are kept in the feed, too.
     pub binlog: bool,
     pub binlog_bytes: u64,
@@ -172,6 +173,7 @@ impl Default for Settings {
             cache_bytes: 0,
             block_cache_bytes: 0,
             log_bytes: 0,
+            disk_reserve: 0,
             binlog: false,
             binlog_bytes: 0,
             cluster: ClusterSettings::default(),
@@ -272,6 +274,7 @@ impl Settings {
             given => given as usize,
         };
         self.log_bytes = self.bytes("log-size");
+        self.disk_reserve = self.bytes("disk-reserve");
         self.binlog = self.flag("binlog");
         self.binlog_bytes = self.bytes("binlog-size");
         self.take_tls();

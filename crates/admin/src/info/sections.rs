@@ -207,6 +207,7 @@ pub fn memory(lines: &mut Lines<'_>, shared: &Shared) {
 fn log_and_store(lines: &mut Lines<'_>, durable: &Durable) {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     lines.add("log_writes_stopped", u8::from(durable.is_failed()));
+    lines.add("disk_full", u8::from(durable.is_full()));
     lines.add("log_entries", count(&durable.entries));
     lines.add("log_commands", count(&durable.commands_logged));
     lines.add("log_bytes_since_checkpoint", count(&durable.logged_bytes));

@@ -98,6 +98,11 @@ fn log_and_rows(page: &mut Page, durable: &Durable) {
         "1 if the log could not be written: the node refuses writes until it is started again.",
         u8::from(durable.is_failed()),
     );
+    page.gauge(
+        "neokv_disk_full",
+        "1 while writes are refused because the disk is full.",
+        u8::from(durable.is_full()),
+    );
     page.count(
         "neokv_log_entries_total",
         "Entries given to the log.",

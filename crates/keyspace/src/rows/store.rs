@@ -225,6 +225,11 @@ pub trait RowStore: RowSource {
     /// Ends [`RowStore::tidy`] soon, for good.
     fn stop_tidying(&self);
 
+    /// Whether rows are not taken because the disk is full. It passes; meanwhile a write is [`WriteError::Busy`].
+    fn lacks_room(&self) -> bool {
+        false
+    }
+
     fn stats(&self) -> StoreStats;
 
     /// Roughly how many bytes the rows of each of these homes take, on disk and waiting for it. Not for

@@ -33,6 +33,7 @@ use std::sync::atomic::Ordering;
 use keyspace::rows::{Changes, WriteError};
 use rust_rocksdb::properties;
 
+use crate::store::lacks_room;
 use crate::{OpenError, Store, steps};
 pub(crate) use take_in::take_in;
 use writing::Written;
@@ -90,8 +91,8 @@ pub(crate) fn write(store: &Store, changes: &[&Changes]) -> Result<(), WriteErro
         return Err(store.busy());
     }
     let folder = store.open.db.path().join(FOLDER);
-    let mut paths = Vec::new();
-    let written = put_in(store, &folder, changes, &mut paths);
+    let (mut paths, mut was_taken_in) = (Vec::new(), false);
+    let written = put_in(store, &folder, changes, &mut paths, &mut was_taken_in);
     if !steps::has_ended() {
         // As well as it goes: the next write removes them, or the next open.
         paths.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -102,20 +103,28 @@ pub(crate) fn write(store: &Store, changes: &[&Changes]) -> Result<(), WriteErro
                 |sum: &std::sync::atomic::AtomicU64, bytes| sum.fetch_add(bytes, Ordering::Relaxed);
             add(&store.written_bytes, written.row_bytes);
             add(&store.work.flushed_bytes, written.file_bytes);
+            store.work.lacks_room.store(false, Ordering::Relaxed);
             store.note_orphans(changes);
             Ok(())
         }
         Err(Failure::Busy) => Err(WriteError::Busy),
+        // Found out before the files were to be taken in: nothing has changed.
+        Err(Failure::Failed(why)) if !was_taken_in && lacks_room(&why) => {
+            store.work.lacks_room.store(true, Ordering::Relaxed);
+            Err(WriteError::Busy)
+        }
         Err(Failure::Failed(why)) => Err(WriteError::Failed(why)),
     }
 }
 
-/// `paths`: where there may be files behind it, of use to nobody then.
+/// `paths`: where there may be files behind it, of use to nobody then. `taken_in`: set when the database was asked to
+/// take the files in.
 fn put_in(
     store: &Store,
     folder: &Path,
     changes: &[&Changes],
     paths: &mut Vec<PathBuf>,
+    taken_in: &mut bool,
 ) -> Result<Written, Failure> {
     fs::create_dir_all(folder).map_err(Failure::of)?;
     let written = writing::write(store, folder, changes, paths)?;
@@ -126,6 +135,7 @@ fn put_in(
     }
     step()?;
     if !written.files.is_empty() {
+        *taken_in = true;
         take_in(&store.open.db, &written.files)?;
     }
     Ok(written)

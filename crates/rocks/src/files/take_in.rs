@@ -146,13 +146,44 @@ fn links_inside(folder: &Path, files: &[(Family, PathBuf)]) -> io::Result<Vec<(P
         let of = numbers.iter().find(|(number, _)| *number == entry.ino());
         links.extend(of.map(|(_, path)| (path.to_path_buf(), entry.path())));
     }
+    if links.len() < files.len() {
+        // There are no hard links here: RocksDB has made copies.
+        for (_, path) in &numbers {
+            if !links.iter().any(|(known, _)| known == *path)
+                && let Some(copy) = copy_of(folder, path)?
+            {
+                links.push((path.to_path_buf(), copy));
+            }
+        }
+    }
     Ok(links)
+}
+
+/// A file of rows in the folder with the same bytes.
+fn copy_of(folder: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
+    let len = fs::metadata(path)?.len();
+    for entry in fs::read_dir(folder)? {
+        let other = entry?.path();
+        // Of others, some may go meanwhile.
+        let is_alike = other.extension().is_some_and(|it| it == "sst")
+            && fs::metadata(&other).is_ok_and(|it| it.len() == len);
+        if is_alike && fs::read(&other).is_ok_and(|it| fs::read(path).is_ok_and(|own| own == it)) {
+            return Ok(Some(other));
+        }
+    }
+    Ok(None)
+}
+
+fn copy(path: &Path, link: &Path) -> io::Result<()> {
+    fs::copy(path, link)?;
+    fs::File::open(link)?.sync_all()
 }
 
 /// As well as it goes: the disk has just refused something.
 fn put_back(folder: &Path, links: &[(PathBuf, PathBuf)]) {
     for (path, link) in links {
-        let _ = fs::hard_link(path, link);
+        // Where there are no hard links RocksDB had made copies.
+        let _ = fs::hard_link(path, link).or_else(|_| copy(path, link));
     }
     let _ = sync_folder(folder);
 }

@@ -27,6 +27,9 @@ const ALIKE: usize = 4;
 /// Runs up to this size are alike, then those up to four times as much, and so on.
 const SMALLEST_RUN: usize = 1 << 20;
 
+/// As the system says it: it passes.
+const NO_ROOM: &str = "No space left on device";
+
 pub(super) struct Line {
     limits: Limits,
     waiting: Mutex<Waiting>,
@@ -55,6 +58,8 @@ struct Waiting {
     /// Somebody waits until this many are below.
     wanted: u64,
     stopping: bool,
+    /// The store below has no room: nobody waits for it.
+    is_blocked: bool,
     failed: Option<String>,
     spare: Spare,
 }
@@ -199,6 +204,9 @@ impl Line {
             self.filled.notify_one();
         }
         while waiting.written < until && waiting.failed.is_none() {
+            if waiting.is_blocked {
+                return Err(NO_ROOM.into());
+            }
             let waited = self.emptied.wait(waiting);
             waiting = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -228,6 +236,16 @@ impl Line {
     pub fn stop(&self) {
         self.lock().stopping = true;
         self.filled.notify_one();
+    }
+
+    /// Whether the store below has no room; those who wait for it are told.
+    pub fn set_blocked(&self, is_blocked: bool) {
+        let mut waiting = self.lock();
+        if waiting.is_blocked != is_blocked {
+            waiting.is_blocked = is_blocked;
+            drop(waiting);
+            self.emptied.notify_all();
+        }
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -302,6 +320,7 @@ impl Line {
     pub fn written(&self, batches: Vec<Arc<Batch>>, result: Result<(), String>) -> bool {
         let mut waiting = self.lock();
         let mut is_quiet = false;
+        waiting.is_blocked = false;
         match result {
             Ok(()) => {
                 let bytes = batches.iter().map(|it| it.size_bytes()).sum::<usize>();

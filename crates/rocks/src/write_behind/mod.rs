@@ -115,7 +115,10 @@ fn write(below: &dyn RowStore, line: &Line, batches: &[Arc<Batch>]) -> Result<()
             Err(WriteError::Busy) if line.is_stopping() => {
                 return Err("the store was busy when the node stopped".into());
             }
-            Err(WriteError::Busy) => std::thread::sleep(BUSY),
+            Err(WriteError::Busy) => {
+                line.set_blocked(below.lacks_room());
+                std::thread::sleep(BUSY);
+            }
             Err(WriteError::Failed(reason)) => return Err(reason),
         }
     }
@@ -193,6 +196,10 @@ impl RowStore for WriteBehind {
 
     fn stop_tidying(&self) {
         self.below.stop_tidying();
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.below.lacks_room()
     }
 
     fn stats(&self) -> StoreStats {

@@ -288,7 +288,7 @@ impl Carrier<'_> {
 
     fn capacity(&self) -> Capacity {
         let settings = self.shared.settings.current();
-        let (disk_bytes, disk_free_bytes) = disk(&settings.dir);
+        let (disk_bytes, disk_free_bytes) = crate::durable::disk(&settings.dir).unwrap_or_default();
         Capacity {
             disk_bytes,
             disk_free_bytes,
@@ -377,21 +377,4 @@ pub fn ask_to_join(
     let answer = transport.call_blocking(target, METHOD_JOIN, body, CALL)?;
     JoinAnswer::decode(answer)
         .map_err(|_| CallError::Rejected("an answer that makes no sense".into()))
-}
-
-/// Size and room of the disk that a folder is on.
-fn disk(folder: &std::path::Path) -> (u64, u64) {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = std::ffi::CString::new(folder.as_os_str().as_bytes()) else {
-        return (0, 0);
-    };
-    // SAFETY: plain data that the call fills; the path ends with a zero byte.
-    unsafe {
-        let mut found: libc::statvfs = std::mem::zeroed();
-        if libc::statvfs(path.as_ptr(), &mut found) != 0 {
-            return (0, 0);
-        }
-        let block = found.f_frsize;
-        (found.f_blocks * block, found.f_bavail * block)
-    }
 }

@@ -47,7 +47,7 @@ pub(crate) use digests::take_digest;
 pub use peers::Outbox;
 pub use redirect::{CHOOSING, Leads, no_leader};
 pub use regions::{Table, Task};
-pub use start::{PeerDoor, is_cluster_data, open_cluster};
+pub use start::{PeerDoor, is_cluster_data, open_cluster, other_nodes};
 pub use tables::change_tables;
 
 use crate::cores::{Place, Places};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use keyspace::rows::RowStore;
+use keyspace::rows::{RowSource, RowStore};
 use meta::wire::{Address, Profile};
 use transport::{Config, Target, Transport};
 
@@ -174,6 +174,16 @@ impl PeerDoor {
 /// Whether the rows are those of a cluster node.
 pub fn is_cluster_data(rows: &dyn RowStore) -> Result<bool, String> {
     Ok(Identity::read(rows)?.is_some())
+}
+
+/// Peer addresses of the other nodes of the cluster these rows are of, as last heard. None: they are those of a node
+/// that is alone, or has not heard of any.
+pub fn other_nodes(rows: &dyn RowSource) -> Result<Vec<String>, String> {
+    let Some(identity) = Identity::read(rows)? else {
+        return Ok(Vec::new());
+    };
+    let others = identity.addresses().filter(|(id, _)| *id != identity.node);
+    Ok(others.map(|(_, address)| address.to_owned()).collect())
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {

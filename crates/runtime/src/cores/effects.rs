@@ -516,7 +516,12 @@ impl Host for Core {
     }
 
     fn failure(&self) -> Option<Refusal> {
-        self.shared.durable.as_ref()?.refusal()
+        self.shared.durable.as_ref()?.failure()
+    }
+
+    fn awaits_room(&self) -> bool {
+        let durable = self.shared.durable.as_ref();
+        durable.is_some_and(|durable| durable.is_full() || durable.stores.rows.lacks_room())
     }
 
     fn has_failed(&self) -> bool {

@@ -77,11 +77,15 @@ impl Core {
     /// it limits memory, which is a cache here: values leave it and stay on disk, and only if that does
     /// not help are commands refused.
     fn admit_durable(self: &Rc<Self>, writes: bool, deny: bool) -> Result<(), Refusal> {
-        if let (true, Some(durable)) = (writes, &self.shared.durable)
-            && self.shared.cluster.is_none()
-            && let Some(refusal) = durable.refusal()
-        {
-            return Err(refusal);
+        if let (true, Some(durable)) = (writes, &self.shared.durable) {
+            let refusal = match self.shared.cluster.is_none() {
+                true => durable.refusal(),
+                // If it failed for good, others lead.
+                false => durable.full_refusal(),
+            };
+            if let Some(refusal) = refusal {
+                return Err(refusal);
+            }
         }
         let maxmemory = self.settings().maxmemory;
         if maxmemory == 0 {

@@ -17,13 +17,15 @@ use std::time::{Duration, Instant};
 
 use keyspace::rows::{Family, State, Tier, layout};
 
-use super::Durable;
+use super::{Durable, room};
 use crate::Shared;
 use crate::cores::Message;
 
 const LOOK: Duration = Duration::from_millis(500);
 /// A log that is not empty is cut after this time, however short it is.
 const LATEST: Duration = Duration::from_secs(300);
+/// How soon a checkpoint that found no room is tried again.
+const NO_ROOM: Duration = Duration::from_secs(5);
 const LEAST_KEPT_BYTES: u64 = 1 << 20;
 
 /// The thread that cuts the log.
@@ -31,6 +33,7 @@ pub struct Checkpoints {
     state: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
     tidying: Option<JoinHandle<()>>,
+    room: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
 }
 
@@ -45,10 +48,16 @@ impl Checkpoints {
         let tidying = std::thread::Builder::new().name("tidy".into());
         let of_thread = shared.clone();
         let tidying = tidying.spawn(move || tidy(&of_thread, &receiver))?;
+        // Before the first client is served.
+        room::look(&shared);
+        let (of_thread, stop) = (shared.clone(), state.clone());
+        let room = std::thread::Builder::new().name("disk-room".into());
+        let room = room.spawn(move || room::run(&of_thread, &stop))?;
         Ok(Checkpoints {
             state,
             thread: Some(thread),
             tidying: Some(tidying),
+            room: Some(room),
             shared,
         })
     }
@@ -61,7 +70,7 @@ impl Checkpoints {
             durable.stores.rows.stop_tidying();
         }
         // The second one ends when the first hangs up.
-        for thread in [self.thread.take(), self.tidying.take()] {
+        for thread in [self.thread.take(), self.tidying.take(), self.room.take()] {
             let _ = thread.map(JoinHandle::join);
         }
     }
@@ -88,6 +97,7 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar), tidying: &Sender<u64
     };
     let mut last = Instant::now();
     let mut told = 0;
+    let mut room_at = last;
     let mut cut_at = HashMap::new();
     loop {
         let stopping = {
@@ -107,10 +117,19 @@ fn run(shared: &Arc<Shared>, stop: &(Mutex<bool>, Condvar), tidying: &Sender<u64
             .progress
             .regions()
             .any(|(_, log, applied)| cut_at.get(&log).is_none_or(|&cut| applied > cut));
-        if (due && moved || compact) && !durable.is_failed() {
+        let is_early = Instant::now() < room_at && !stopping;
+        if (due && moved || compact) && !durable.is_failed() && !is_early {
             last = Instant::now();
-            if let Err(reason) = cut(shared, durable, &mut cut_at) {
-                durable.fail(&reason);
+            match cut(shared, durable, &mut cut_at) {
+                // The log stays longer, and it is tried again.
+                Err(reason) if room::lacks_room(&reason) && !compact && !stopping => {
+                    tracing::warn!("no room for a checkpoint: {reason}");
+                    room_at = Instant::now() + NO_ROOM;
+                    continue;
+                }
+                Err(reason) if room::lacks_room(&reason) => {}
+                Err(reason) => durable.fail(&reason),
+                Ok(()) => {}
             }
             told = asked;
             // Nobody hears it when that thread has ended, which it has not.

@@ -9,6 +9,7 @@
 //!   a key that is not in memory ─► block cache, or a reader thread ─► run again                      (load)
 //!   start ─► rows of the last checkpoint ─► the log behind it, run again                             (recover)
 //!   log grows ─► store flushed ─► log cut                                                            (checkpoint)
+//!   disk nearly full ─► writes refused ─► room again ─► writes taken                                 (room)
 //! ```
 //!
 //! The native structures of a region are a cache of its rows: commands run on them at memory
@@ -31,11 +32,12 @@ mod load;
 mod one_core;
 mod readers;
 mod recover;
+mod room;
 mod weighings;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use base::{DbIndex, Refusal};
 use keyspace::rows::{Family, RowError, RowSource, RowStore, Tier, layout};
@@ -45,6 +47,8 @@ use settings::LogSync;
 
 pub use checkpoint::Checkpoints;
 pub use recover::{RecoverError, recover, region_count, region_count_of};
+pub(crate) use room::disk;
+pub use room::make_room;
 pub use weighings::Weighings;
 pub use writer::{Job, LogWriter};
 
@@ -69,6 +73,9 @@ pub struct Durable {
     pub progress: Arc<Progress>,
     /// Why writes are refused for good: the log or the store failed.
     failed: OnceLock<String>,
+    /// The disk is full, for now; and why that is said.
+    is_full: AtomicBool,
+    full: Mutex<Option<String>>,
     /// Rows that what ran on held regions may make; see [`held`].
     pub(crate) most_change_bytes: usize,
     /// Bytes given to the log since it was last cut.
@@ -103,6 +110,8 @@ impl Durable {
             readers: Readers::start(stores.rows.clone(), readers)?,
             progress,
             failed: OnceLock::new(),
+            is_full: AtomicBool::new(false),
+            full: Mutex::default(),
             most_change_bytes: held::most_change_bytes(),
             logged_bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -146,10 +155,17 @@ impl Durable {
         self.compacted.load(Ordering::Acquire) >= number
     }
 
-    /// Why writes are refused, if they are.
+    /// Why writes can never be taken again by this process, if that is so.
+    pub fn failure(&self) -> Option<Refusal> {
+        self.is_failed().then(|| self.refusal()).flatten()
+    }
+
+    /// Why writes are refused, if they are: for good, or while the disk is full.
     #[inline]
     pub fn refusal(&self) -> Option<Refusal> {
-        let reason = self.failed.get()?;
+        let Some(reason) = self.failed.get() else {
+            return self.full_refusal();
+        };
         Some(Refusal::text_of(format!(
             "MISCONF writes are stopped because the log could not be written: {reason}. Restart \
              the server once the disk is well"

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::milestone;
-use replica::{LogStore, LogWrite};
+use replica::{LogError, LogStore, LogWrite};
 use settings::LogSync;
 
 use super::group_commit::{GroupCommit, Wait, WritingClients};
@@ -21,6 +21,8 @@ use crate::cores::Mailbox;
 
 /// Jobs taken into one write at most; the rest waits for the next.
 const GROUP_BYTES: usize = 16 * 1024 * 1024;
+/// How soon a disk without room is tried again.
+const NO_ROOM: Duration = Duration::from_millis(50);
 
 /// Told, with the writes, whether they are there. It may leave a message in a core's mailbox; the core is woken when
 /// all jobs of a group have been told, once.
@@ -68,6 +70,8 @@ struct State {
     /// A sync is to come without another write. Set before `writes` counts what it is for, unset after
     /// `synced_writes` does.
     is_sync_ahead: AtomicBool,
+    /// The log waits for room on the disk.
+    lacks_room: AtomicBool,
 }
 
 pub struct LogWriter {
@@ -87,6 +91,7 @@ impl LogWriter {
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
             is_sync_ahead: AtomicBool::new(false),
+            lacks_room: AtomicBool::new(false),
         });
         let shared = state.clone();
         let thread = std::thread::Builder::new()
@@ -130,6 +135,11 @@ impl LogWriter {
         let is_ahead = self.state.is_sync_ahead.load(Ordering::Acquire);
         let is_synced = self.state.synced_writes.load(Ordering::Acquire) >= position;
         (is_synced || is_ahead).then_some(is_synced)
+    }
+
+    /// Whether it waits for room on the disk.
+    pub fn lacks_room(&self) -> bool {
+        self.state.lacks_room.load(Ordering::Acquire)
     }
 
     pub fn send(&self, job: Job) {
@@ -217,6 +227,22 @@ impl State {
         }
     }
 
+    /// Tries again as long as there is no room on the disk: nothing was written then. Called by the writer only.
+    fn when_there_is_room(
+        &self,
+        mut write: impl FnMut() -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
+        loop {
+            let result = write();
+            let lacks_room = matches!(result, Err(LogError::Full(_)));
+            self.lacks_room.store(lacks_room, Ordering::Release);
+            if !lacks_room || self.lock().stopping {
+                return result;
+            }
+            std::thread::sleep(NO_ROOM);
+        }
+    }
+
     /// After a sync, which covers so many writes. Called by the writer only.
     fn on_synced(&self, writes: u64, ok: bool) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -258,7 +284,8 @@ fn run(log: &dyn LogStore, state: &State) {
                 ends.push((writes.len(), job.done));
             }
             if failed.is_none()
-                && let Err(error) = log.write(&writes, sync == LogSync::Always)
+                && let Err(error) =
+                    state.when_there_is_room(|| log.write(&writes, sync == LogSync::Always))
             {
                 failed = Some(error.to_string());
             }
@@ -299,7 +326,7 @@ fn run(log: &dyn LogStore, state: &State) {
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
             if failed.is_none()
-                && let Err(error) = log.sync()
+                && let Err(error) = state.when_there_is_room(|| log.sync())
             {
                 failed = Some(error.to_string());
             }

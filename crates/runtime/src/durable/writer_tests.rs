@@ -102,6 +102,7 @@ fn waiting() -> State {
         syncs: AtomicU64::new(0),
         synced_writes: AtomicU64::new(0),
         is_sync_ahead: AtomicBool::new(false),
+        lacks_room: AtomicBool::new(false),
     }
 }
 

@@ -56,6 +56,12 @@ pub(super) const ROWS: &[Setting] = &[
         "64mb",
         "Engine rocksdb: the log is cut when it has grown to this size; a start after a crash replays at most about so much.",
     ),
+    row(
+        "disk-reserve",
+        BYTES,
+        "64mb",
+        "Engine rocksdb: room that is kept on the disk of the data, at most a sixteenth of it. While less is free, writes are refused and reads served; they are taken again by themselves. As much again is in the file RESERVE, which is given back when even that is used up, so that a node starts on a full disk. 0: none.",
+    ),
     at_start(row(
         "binlog",
         Kind::Bool,
