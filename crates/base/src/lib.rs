@@ -1,11 +1,12 @@
 //! What every layer shares: slots, ids and descriptors of regions, limits, the refusal told to clients, numbers as Redis
-//! reads and writes them, glob patterns, a hint to the CPU.
+//! reads and writes them, glob patterns, a hint to the CPU, panics that harm nobody.
 //!
 //! Pure, and free of anything that belongs to one layer only. If a thing is used by a single
 //! crate, it lives there, not here.
 
 mod atom;
 pub mod cluster;
+mod contained;
 pub mod extended;
 pub mod glob;
 pub mod limits;
@@ -16,6 +17,7 @@ mod refusal;
 pub mod slot;
 
 pub use atom::{Atom, IntText};
+pub use contained::{Contained, contained, is_contained};
 pub use milestone::{Observer, milestone, observe_milestones};
 pub use prefetch::prefetch;
 pub use refusal::{Moved, NotRun, Refusal};

@@ -199,6 +199,7 @@ impl Heartbeats {
             capacity: self.judge(report.capacity, out),
             orders: std::mem::take(&mut self.failures),
             tables_version: report.tables_version,
+            trouble: report.trouble,
         });
         let round = Round::new(call, self.targets());
         self.ask_next(round, cx, out);

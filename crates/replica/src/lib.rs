@@ -80,8 +80,8 @@
 //!
 //! One file per operation: `propose`, `step`, `tick`, `read` are the ways in, `ready` is the way
 //! out, `persist`, `apply` and `fetch` take in results. With several members: `membership` (who),
-//! `promise` and `lease` (the two sides of serving without asking), `transfer`, `snapshot`,
-//! `quiet`, `version`. `start` reads a log, `truncate` shortens it. What is in an entry is in
+//! `promise` and `lease` (the two sides of serving without asking), `transfer`, `leave`,
+//! `snapshot`, `quiet`, `version`. `start` reads a log, `truncate` shortens it. What is in an entry is in
 //! [`entry`]. `docs/internals/replica.md` tells how they belong together.
 //!
 //! Who this crate trusts: its owner, not its peers (`step`) and not the disk (`start`, `fetch`).
@@ -94,7 +94,9 @@ mod election;
 pub mod entry;
 mod fetch;
 mod lease;
+mod leave;
 mod log;
+mod log_watch;
 mod map_log;
 mod mark;
 mod members;
@@ -123,6 +125,7 @@ pub use bytes::Bytes;
 pub use config::{FOUNDED, Position, ReplicaConfig, ReplicaError};
 pub use fetch::Fetch;
 pub use log::{LogError, LogStore, LogWrite};
+pub use log_watch::LogWatch;
 pub use map_log::MapLog;
 pub use members::Members;
 pub use membership::{Change, MemberChange};

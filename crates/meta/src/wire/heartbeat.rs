@@ -31,6 +31,10 @@ pub struct Heartbeat {
     /// `version` of the catalogue of tables that this node serves by; 0 for none.
     #[prost(uint64, tag = "9")]
     pub tables_version: u64,
+    /// Why this node cannot write (its disk failed, hangs, is full); empty if it can. Such a heartbeat is no sign of
+    /// life: the node is down, and dead when it lasts.
+    #[prost(string, tag = "10")]
+    pub trouble: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

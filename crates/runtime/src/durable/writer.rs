@@ -16,6 +16,7 @@ use replica::{LogStore, LogWrite};
 use settings::LogSync;
 
 use super::group_commit::{GroupCommit, Wait, WritingClients};
+use super::log_disk::LogDisk;
 use crate::cores::Mailbox;
 use crate::shared::now_ms;
 
@@ -61,6 +62,7 @@ struct State {
     /// `group-commit-delay`.
     delay_us: AtomicU64,
     writing: WritingClients,
+    disk: LogDisk,
     writes: AtomicU64,
     syncs: AtomicU64,
     /// How many of `writes` are on disk.
@@ -83,6 +85,7 @@ impl LogWriter {
             sync: AtomicU8::new(sync as u8),
             delay_us: AtomicU64::new(0),
             writing: WritingClients::default(),
+            disk: LogDisk::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
@@ -110,6 +113,11 @@ impl LogWriter {
     /// The clients that are writing, to be counted.
     pub fn writing(&self) -> &WritingClients {
         &self.state.writing
+    }
+
+    /// What its disk does.
+    pub fn disk(&self) -> &LogDisk {
+        &self.state.disk
     }
 
     /// Writes and syncs so far.
@@ -258,7 +266,9 @@ fn run(log: &dyn LogStore, state: &State) {
                 ends.push((writes.len(), job.done));
             }
             if failed.is_none()
-                && let Err(error) = log.write(&writes, sync == LogSync::Always)
+                && let Err(error) = state
+                    .disk
+                    .during(|| log.write(&writes, sync == LogSync::Always))
             {
                 failed = Some(error.to_string());
             }
@@ -299,7 +309,7 @@ fn run(log: &dyn LogStore, state: &State) {
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
             if failed.is_none()
-                && let Err(error) = log.sync()
+                && let Err(error) = state.disk.during(|| log.sync())
             {
                 failed = Some(error.to_string());
             }
