@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One file per kind of fault: `kill.rs`, `partition.rs`, `failover.rs` (how long it takes), `rebuild.rs` (nodes that
-//! come late, empty, or not again), `refused.rs` (what must not be let in), `full_disk.rs`, `skew.rs` (clocks), `slow.rs` (a slow line), `tls.rs`; and `tables.rs` (who knows which tables there are). `make
+//! come late, empty, or not again), `refused.rs` (what must not be let in), `full_disk.rs`, `failed_disk.rs`, `skew.rs` (clocks), `slow.rs` (a slow line), `tls.rs`; and `tables.rs` (who knows which tables there are). `make
 //! test` runs all of them in short form. `storm.rs` puts the faults together at random, `stock/` does it with stock
 //! clients instead of our own, `rows/` on rows of tables over a database that fails, too: `make chaos SECONDS=600 SEED=7`.
 //!
@@ -17,7 +17,10 @@
 mod client;
 #[path = "../dice/mod.rs"]
 mod dice;
+mod failed_disk;
 mod failover;
+#[path = "../faulty_disk/mod.rs"]
+mod faulty_disk;
 mod full_disk;
 #[path = "../clients/installed.rs"]
 mod installed;

@@ -27,11 +27,13 @@ type Arguments = dyn Fn(&mut Command, u16) + Send + Sync;
 
 impl Server {
     /// The binary of this workspace, in memory, on `shards` cores.
+    #[allow(dead_code)] // not every test file needs it
     pub fn neokv(shards: usize) -> Server {
         Server::neokv_with(shards, &["--bind", "127.0.0.1"])
     }
 
     /// As [`Server::neokv`], with other settings.
+    #[allow(dead_code)] // not every test file needs it
     pub fn neokv_with(shards: usize, settings: &[&str]) -> Server {
         let settings = owned(settings);
         Server::start(&binary(), move |command, port| {
@@ -166,6 +168,25 @@ impl Server {
         false
     }
 
+    /// A file in the folder that it runs in.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Waits for the end of a process that should end; whether it ended well.
+    #[allow(dead_code)] // not every test file needs it
+    pub fn ended(&mut self) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.child.try_wait().expect("its status") {
+                return status.success();
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// What the server has printed so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
@@ -254,7 +275,7 @@ fn ping(port: u16) -> io::Result<()> {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }

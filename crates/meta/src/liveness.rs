@@ -7,6 +7,8 @@
 //!     └──── silent for down_after ──────────┘     removed, replaced ───┘
 //! ```
 //!
+//! A node that says it cannot write counts as silent since it could: it is down at once, and dead when that lasts.
+//!
 //! Silence is counted from the last heartbeat *this* leader got, or from the moment it learned of
 //! the node: after a change of meta's leader nobody is down or dead before he had his full time.
 
@@ -22,7 +24,7 @@ pub enum Life {
     Alive,
     /// This leader has not heard of it yet, and not waited long enough either.
     Unheard,
-    /// Silent: nothing is planned with it, nothing is done against it.
+    /// Silent, or it cannot write: nothing is planned with it, nothing is done against it.
     Down,
     /// Silent for too long, or gone by decision: its replicas are rebuilt.
     Dead,
@@ -39,6 +41,7 @@ impl Life {
         match now_ms.saturating_sub(heard.at_ms) {
             silent if silent >= limits.dead_after_ms.max(limits.down_after_ms) => Life::Dead,
             silent if silent >= limits.down_after_ms => Life::Down,
+            _ if view.trouble(node.id).is_some() => Life::Down,
             _ if heard.last.is_none() => Life::Unheard,
             _ => Life::Alive,
         }

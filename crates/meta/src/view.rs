@@ -21,7 +21,7 @@ pub struct View {
 /// One node, as heard.
 #[derive(Debug)]
 pub struct NodeReport {
-    /// When it was last heard of, or, before that, when this leader learned of it.
+    /// When it was last heard of as a node that can write, or, before that, when this leader learned of it.
     pub at_ms: u64,
     pub last: Option<Heartbeat>,
     /// Its wall clock by the clock of this leader, when it was last heard of.
@@ -56,7 +56,8 @@ impl View {
         {
             return false;
         }
-        for report in &heartbeat.replicas {
+        let is_well = heartbeat.trouble.is_empty();
+        for report in heartbeat.replicas.iter().filter(|_| is_well) {
             if report.role() == ReplicaRole::Leader {
                 let leads = Leadership {
                     term: report.term,
@@ -66,7 +67,9 @@ impl View {
                 *known = leads.max(*known);
             }
         }
-        heard.at_ms = now_ms;
+        if is_well {
+            heard.at_ms = now_ms;
+        }
         heard.clock_offset_ms = match heartbeat.wall_ms {
             0 => None,
             wall_ms => Some(clock::offset(wall_ms, now_ms)),
@@ -85,7 +88,8 @@ impl View {
         else {
             return true;
         };
-        last.replicas.len() != heartbeat.replicas.len()
+        last.trouble != heartbeat.trouble
+            || last.replicas.len() != heartbeat.replicas.len()
             || last
                 .replicas
                 .iter()
@@ -125,6 +129,12 @@ impl View {
 
     pub fn heard(&self, node: NodeId) -> Option<&NodeReport> {
         self.nodes.get(&node)
+    }
+
+    /// Why a node cannot write, as it said last.
+    pub fn trouble(&self, node: NodeId) -> Option<&str> {
+        let last = self.heard(node)?.last.as_ref()?;
+        (!last.trouble.is_empty()).then_some(last.trouble.as_str())
     }
 
     /// The last heartbeats of all nodes.

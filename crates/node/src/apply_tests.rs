@@ -10,7 +10,7 @@ use replica::{MapLog, Members, Ready, Replica, ReplicaConfig};
 
 use super::*;
 use crate::member::EffectsOf;
-use crate::{Batch, Catalogue, Host, Map, Member, Progress, Requester, Seeds, Specs};
+use crate::{Batch, Catalogue, Host, LogJob, Map, Member, Progress, Requester, Seeds, Specs};
 
 const HOME: u64 = 1;
 
@@ -40,18 +40,8 @@ struct OneRegion {
 impl OneRegion {
     fn new() -> OneRegion {
         let store = Arc::new(MapStore::new());
-        let rows: Arc<dyn RowStore> = store.clone();
-        let space = Keyspace::durable(1, HOME, None, rows.clone()).unwrap();
-        let config = ReplicaConfig {
-            region: HOME,
-            replica: 1,
-            members: Members::of_voters([1]),
-            ..ReplicaConfig::default()
-        };
-        let replica = Replica::new(config, &MapLog::new()).unwrap();
-        let member = Member::new(replica, 0, rows, Arc::new(Progress::new(1)));
         let map = Map::of_regions(1, 1);
-        let region = Box::new(Region::durable(0, space, Box::new(member)));
+        let region = OneRegion::region(&store, 1);
         let commands = command::family::ALL.iter().copied().flatten().copied();
         let mut one = OneRegion {
             store,
@@ -65,6 +55,50 @@ impl OneRegion {
         // It begins to lead.
         one.on(|owned, cx, out| owned.drive(0, cx, out));
         one
+    }
+
+    /// A replica with an empty log.
+    fn region(store: &Arc<MapStore>, replica: u64) -> crate::RegionBox {
+        let rows: Arc<dyn RowStore> = store.clone();
+        let space = Keyspace::durable(1, HOME, None, rows.clone()).unwrap();
+        let config = ReplicaConfig {
+            region: HOME,
+            replica,
+            members: Members::of_voters([replica]),
+            ..ReplicaConfig::default()
+        };
+        let replica = Replica::new(config, &MapLog::new()).unwrap();
+        let member = Member::new(replica, 0, rows, Arc::new(Progress::new(1)));
+        Box::new(Region::durable(0, space, Box::new(member)))
+    }
+
+    /// Lets something happen, and all that follows from it until something is to be written.
+    fn until_written(
+        &mut self,
+        handle: impl FnOnce(&mut OwnedRegions, &Context<'_>, &mut Effects),
+    ) -> Vec<crate::Logged> {
+        let rows: Arc<dyn RowStore> = self.store.clone();
+        let cx = Context {
+            specs: &self.specs,
+            map: &self.map,
+            tuning: &self.tuning,
+            now_ms: 1,
+            clock_ms: 0,
+            seeds: &self.seeds,
+            rows: Some(&rows),
+            is_cluster: false,
+            most_change_bytes: usize::MAX,
+            catalogue: &self.catalogue,
+            host: &Healthy,
+        };
+        let mut out = Effects::default();
+        handle(&mut self.owned, &cx, &mut out);
+        self.owned.propose_queued(&cx, &mut out);
+        self.owned.drive_logged(&cx, &mut out);
+        self.owned.outgoing.flush(&mut out);
+        let jobs = out.jobs.iter();
+        jobs.flat_map(|job| LogJob::logged(&job.places, &job.writes))
+            .collect()
     }
 
     /// Lets something happen, and all that follows from it.
@@ -96,10 +130,9 @@ impl OneRegion {
                 return out;
             }
             for job in jobs {
-                let numbers = job.places.iter().zip(&job.writes);
-                let numbers: Vec<_> = numbers.map(|(&at, it)| (at, it.number)).collect();
+                let written = LogJob::logged(&job.places, &job.writes);
                 self.owned.outgoing.note_written();
-                self.owned.on_logged(&numbers, true, &cx, &mut out);
+                self.owned.on_logged(&written, true, &cx, &mut out);
                 self.owned.drive_logged(&cx, &mut out);
             }
         }
@@ -220,4 +253,34 @@ fn time_does_not_go_back_with_an_entry_without_a_stamp() {
     let region = one.owned.region(0).unwrap();
     let open = region.member.as_deref().unwrap().open;
     assert_eq!(open, Some((applied + 1, 500)));
+}
+
+/// A replica is destroyed while a write of it is on its way to a slow disk, and another one is made at its place: the
+/// write says nothing of what that one has on disk.
+#[test]
+fn a_write_of_a_replica_that_is_gone_is_not_that_of_the_one_at_its_place() {
+    let mut one = OneRegion::new();
+    for key in [b"a", b"b", b"c"] {
+        let set = one.set(key);
+        one.on(|owned, _, _| assert!(owned.enqueue(set).is_none()));
+    }
+    let set = one.set(b"old");
+    let old = one.until_written(|owned, _, _| assert!(owned.enqueue(set).is_none()));
+    let gone = one.owned.remove(0);
+    assert!(gone.is_some());
+    one.owned.add(OneRegion::region(&one.store.clone(), 2));
+    let new = one.until_written(|owned, cx, out| owned.drive(0, cx, out));
+    let numbers = |all: &[crate::Logged]| all.iter().map(|it| it.number).max();
+    assert!(
+        numbers(&old) >= numbers(&new),
+        "else the old one means nothing anyway"
+    );
+    let in_flight =
+        |one: &mut OneRegion| one.owned.member_mut(0).unwrap().replica.writes_in_flight();
+    let before = in_flight(&mut one);
+    assert!(before > 0);
+    one.until_written(|owned, cx, out| owned.on_logged(&old, true, cx, out));
+    assert_eq!(in_flight(&mut one), before, "nothing of it is on disk");
+    one.until_written(|owned, cx, out| owned.on_logged(&new, true, cx, out));
+    assert!(in_flight(&mut one) < before);
 }

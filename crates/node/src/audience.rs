@@ -18,7 +18,7 @@ use crate::serve_after::awaited_keys;
 use crate::waiters::{Interests, answer_of, first_key};
 use crate::{BatchBox, Context, Proposal, Serve, Waiter, seed_of, unreadable};
 
-/// Hears how an entry is executed. `ran` is `None` where a command panicked.
+/// Hears how an entry is executed.
 pub trait Audience {
     /// The nth command is about to run.
     fn before(&mut self, space: &mut Keyspace, nth: usize);
@@ -34,7 +34,7 @@ pub trait Audience {
         space: &mut Keyspace,
         spec: &CommandSpec,
         args: &Args<'_>,
-        ran: Option<Result<Attempt, Refusal>>,
+        ran: Result<Attempt, Refusal>,
     );
 
     /// A key was, or was not, removed because its time had come, or to make room.
@@ -89,10 +89,10 @@ impl Audience for Nobody<'_> {
         _space: &mut Keyspace,
         _row: &CommandSpec,
         _args: &Args<'_>,
-        ran: Option<Result<Attempt, Refusal>>,
+        ran: Result<Attempt, Refusal>,
     ) {
         if let Some(tell) = &mut self.tell {
-            if let Some(Err(refusal)) = &ran {
+            if let Err(refusal) = &ran {
                 self.reply.truncate(0);
                 self.reply.refusal(refusal);
             }
@@ -219,9 +219,7 @@ impl<'a> Clients<'a> {
         let view = View::one(space, db, self.stamp_ms, seed, cx.tuning);
         let view = untouching(batch, spec, view);
         let replies = &mut batch.replies;
-        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            command::call(spec, view, &args, replies)
-        }));
+        let ran = base::contained(|| command::call(spec, view, &args, replies));
         answer(cx, batch, self.at, before, ran.ok());
     }
 
@@ -313,7 +311,7 @@ impl Audience for Clients<'_> {
         space: &mut Keyspace,
         spec: &CommandSpec,
         _args: &Args<'_>,
-        ran: Option<Result<Attempt, Refusal>>,
+        ran: Result<Attempt, Refusal>,
     ) {
         match std::mem::replace(&mut self.current, Current::Nobody) {
             Current::Nobody if self.proposal.evicts => {
@@ -326,7 +324,7 @@ impl Audience for Clients<'_> {
                 let Some(batch) = self.proposal.batches.get_mut(self.batch) else {
                     return;
                 };
-                if let Some(Ok(Attempt::Empty)) = ran {
+                if let Ok(Attempt::Empty) = ran {
                     // A blocking command whose key existed when it was proposed has found nothing.
                     match self.may_wait {
                         true => wait(self.cx, space, self.interests, batch),
@@ -339,11 +337,11 @@ impl Audience for Clients<'_> {
                     count(self.cx, batch, at, !self.may_wait);
                     batch.ends.push(batch.replies.len());
                 } else {
-                    answer(self.cx, batch, at, before, ran);
+                    answer(self.cx, batch, at, before, Some(ran));
                 }
             }
             Current::Serve(serve, source) => {
-                let ended = ran.is_some_and(|ran| answer_of(spec, source, ran, &mut self.spare));
+                let ended = answer_of(spec, source, ran, &mut self.spare);
                 match ended {
                     true => {
                         serve.waiter.claim.served();

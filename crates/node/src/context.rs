@@ -82,7 +82,7 @@ pub trait Host {
     /// A client is told this.
     fn on_refusal(&self, _refusal: &Refusal) {}
 
-    /// A command panicked.
+    /// A read panicked.
     fn on_panic(&self) {}
 
     /// Keys were removed because their time had come, or to make room.
@@ -128,6 +128,12 @@ pub trait Host {
     /// What the leader of one region may use of the cache of SQL rows.
     fn table_limits(&self) -> table::leader::Limits {
         table::leader::Limits::default()
+    }
+
+    /// For how long the disk of the log has taken nothing, if that is too long ([`replica::LogWatch`]): others should
+    /// lead.
+    fn log_stalled_ms(&self) -> Option<u64> {
+        None
     }
 
     /// The log or the store failed: nothing more is written.

@@ -24,7 +24,6 @@
 //! regions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use keyspace::rows::RowError;
 
@@ -217,13 +216,7 @@ impl OwnedRegions {
             return; // the caller further up goes on until nothing is left
         }
         while let Some(ticket) = self.groups.ready.pop().or_else(|| self.next_group(cx)) {
-            let go_on = AssertUnwindSafe(|| self.go_on(ticket, cx, out));
-            if catch_unwind(go_on).is_err() {
-                // Commands that panic are caught where they are called. Regions may be lost with this
-                // group, so the node must not look as if it were well.
-                cx.host.on_panic();
-                cx.host.fail("a commit over several regions broke");
-            }
+            self.go_on(ticket, cx, out);
         }
         self.groups.is_running = false;
     }

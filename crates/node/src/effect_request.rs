@@ -1,7 +1,6 @@
 //! One request that runs on held regions and is logged by its effect: commands of a client, or an attempt to
 //! serve a blocked client.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use base::{DbIndex, Refusal};
@@ -358,20 +357,10 @@ impl EffectRequest {
         // What cannot be kept is not taken for anybody: they go on waiting.
         if !cx.host.has_failed() {
             let moment = Moment::new(cx, seed);
-            let attempt = || {
-                held.view(&moment, waiter.db, |view| {
-                    attempt_for(cx.specs, waiter, &args, view)
-                })
-            };
-            let reply = catch_unwind(AssertUnwindSafe(attempt));
-            held.expire_met(cx.host.is_expiry_paused());
-            serve.reply = reply.unwrap_or_else(|_| {
-                cx.host.on_panic();
-                Some(refusal_bytes(
-                    &Refusal::new("ERR internal error"),
-                    waiter.protocol,
-                ))
+            serve.reply = held.view(&moment, waiter.db, |view| {
+                attempt_for(cx.specs, waiter, &args, view)
             });
+            held.expire_met(cx.host.is_expiry_paused());
         }
         self.is_over = true;
         if serve.reply.is_none() {
@@ -470,10 +459,4 @@ fn put_in_line(
             region.add_waiter(db, key, waiter.clone());
         }
     }
-}
-
-fn refusal_bytes(refusal: &Refusal, protocol: Protocol) -> Vec<u8> {
-    let mut reply = Reply::new(protocol);
-    reply.refusal(refusal);
-    reply.into_bytes()
 }

@@ -88,6 +88,28 @@ pub struct LogJob {
     pub commit: Option<usize>,
 }
 
+/// A write of the log that is on disk, or failed. A replica that came to the place of another one meanwhile has
+/// nothing to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged {
+    pub place: Place,
+    pub replica: ReplicaId,
+    pub number: u64,
+}
+
+impl LogJob {
+    /// What is to be told of its writes.
+    pub fn logged(places: &[Place], writes: &[LogWrite]) -> Vec<Logged> {
+        let both = places.iter().zip(writes);
+        both.map(|(&place, write)| Logged {
+            place,
+            replica: write.replica,
+            number: write.number,
+        })
+        .collect()
+    }
+}
+
 /// The rows of a key that were read, or not.
 pub type Fetched = (LoadRequest, Result<Loaded, RowError>);
 

@@ -1,8 +1,6 @@
 //! The one function that executes an entry of the log: a leader, a follower, a node that starts again
 //! and the simulator all call it with the bytes of the entry.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use base::{DbIndex, milestone};
 use keyspace::rows::{self, Changes, RowError, RowSource, Tier};
 use keyspace::{Keyspace, Tuning, View};
@@ -97,16 +95,15 @@ pub(crate) fn execute<A: Audience>(
         audience.before(space, nth);
         if has_unreadable && let Some(refusal) = unreadable::refusal(space, spec, command.db, &args)
         {
-            audience.after(space, spec, &args, Some(Err(refusal)));
+            audience.after(space, spec, &args, Err(refusal));
             continue;
         }
         let seed = seed_of(entry.seed, nth);
         let view = View::one(space, command.db, stamp_ms, seed, tuning);
         let view = audience.prepare(view, spec, &args);
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            command::call(spec, view, &args, audience.reply())
-        }));
-        audience.after(space, spec, &args, ran.ok());
+        // If it panics the process ends (decision 42): an entry is executed as a whole or not at all.
+        let ran = command::call(spec, view, &args, audience.reply());
+        audience.after(space, spec, &args, ran);
     }
     audience.finish(space);
     if has_unreadable {

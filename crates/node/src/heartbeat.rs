@@ -204,6 +204,7 @@ impl Heartbeats {
             orders: std::mem::take(&mut self.failures),
             tables_version: report.tables_version,
             wall_ms: cx.wall_ms,
+            trouble: report.trouble,
         });
         let round = Round::new(call, self.targets());
         self.ask_next(round, cx, out);

@@ -73,6 +73,7 @@ mod row_needs;
 mod run;
 mod serve_after;
 mod serve_lines;
+mod stalled;
 mod unreadable;
 mod waiters;
 mod weight;
@@ -88,7 +89,8 @@ pub use effect_batch::{BatchOutcome, EffectBatch, begin_entry, open_space, state
 pub use effect_groups::GROUPS;
 pub use effect_request::EffectRequest;
 pub use effects::{
-    Borrow, DigestRequest, Effects, Fetched, Grant, HeldLoad, Load, LogJob, RowsRequest, Served,
+    Borrow, DigestRequest, Effects, Fetched, Grant, HeldLoad, Load, LogJob, Logged, RowsRequest,
+    Served,
 };
 pub use execute::{Executed, PlacedKey, execute_payload, run_payload, seed_of};
 pub use heartbeat::{

@@ -24,6 +24,8 @@ pub struct MetaContext<'a> {
     /// Called while the store is busy.
     pub pause: fn(),
     pub observer: &'a dyn MetaObserver,
+    /// The disk of the log takes nothing: another member should lead.
+    pub is_log_stalled: bool,
 }
 
 /// Hears what a member of meta does, at the moment it does it.

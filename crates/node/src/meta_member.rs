@@ -186,7 +186,13 @@ impl<T> MetaMember<T> {
         if self.is_failed {
             return;
         }
-        self.replica.tick(cx.clock_ms);
+        match cx.is_log_stalled {
+            true => self.replica.leave(|_| true, cx.clock_ms),
+            false => self.replica.stay(),
+        }
+        if !cx.is_log_stalled || self.replica.is_leader() {
+            self.replica.tick(cx.clock_ms);
+        }
         self.schedule(cx, out);
     }
 

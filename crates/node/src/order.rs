@@ -13,7 +13,7 @@ use command::{CommandSpec, Traits};
 use replica::Refused;
 use replica::entry::EntryWriter;
 
-use crate::effects::Effects;
+use crate::effects::{Effects, Logged};
 use crate::outgoing::most_jobs;
 use crate::serve_after::Draft;
 use crate::{BatchBox, Context, Member, Outcome, OwnedRegions, Place, Proposal, Region, Unserved};
@@ -108,15 +108,20 @@ impl OwnedRegions {
             let is_empty = self.queue_mut(place).is_none_or(|it| it.is_empty());
             let is_held = unless == Unless::BusyOrWanted
                 && (self.outgoing.is_full(cx.is_cluster) || self.is_wanted(place));
-            if is_empty && !proposes || is_held {
+            if is_empty && !proposes {
+                return;
+            }
+            // Before the rest: what keeps it from proposing may be a disk that hangs.
+            let region = self.region_mut(place);
+            if region.is_some_and(|region| region.is_led_elsewhere()) {
+                return self.redirect_queue(place, out);
+            }
+            if is_held {
                 return;
             }
             let Some(region) = self.region_mut(place) else {
                 return;
             };
-            if region.is_led_elsewhere() {
-                return self.redirect_queue(place, out);
-            }
             if region.member.as_deref().is_none_or(|it| it.is_busy(cx)) {
                 return;
             }
@@ -228,21 +233,24 @@ impl OwnedRegions {
     /// The log writer has written these writes of regions, or has failed. Regions led elsewhere answer
     /// their leaders at once; the others go on with [`OwnedRegions::drive_logged`], behind what clients
     /// have sent meanwhile.
-    pub fn on_logged(
-        &mut self,
-        numbers: &[(Place, u64)],
-        ok: bool,
-        cx: &Context<'_>,
-        out: &mut Effects,
-    ) {
-        for &(place, number) in numbers {
+    pub fn on_logged(&mut self, written: &[Logged], ok: bool, cx: &Context<'_>, out: &mut Effects) {
+        for &Logged {
+            place,
+            replica,
+            number,
+        } in written
+        {
             if !ok {
                 self.fail_region(place, cx, out);
                 continue;
             }
-            if let Some(member) = self.member_mut(place) {
-                member.replica.on_persisted(number);
+            let Some(member) = self.member_mut(place) else {
+                continue; // it is gone
+            };
+            if member.replica.id() != replica {
+                continue; // another one is at its place by now, whose writes are not there yet
             }
+            member.replica.on_persisted(number);
             let is_led_elsewhere = cx.is_cluster
                 && self
                     .region_mut(place)

@@ -208,6 +208,7 @@ impl OwnedRegions {
         }
         self.hand_over_damaged(cx);
         let is_full = cx.host.awaits_room();
+        let is_stalled = self.leave_if_stalled(heard, cx);
         let mut busy = Vec::new();
         for region in self.present() {
             let Some(member) = region.member.as_deref_mut() else {
@@ -228,7 +229,9 @@ impl OwnedRegions {
             if replica.is_quiet() {
                 continue;
             }
-            replica.tick(cx.clock_ms);
+            if !is_stalled || replica.is_leader() {
+                replica.tick(cx.clock_ms); // a follower whose disk takes nothing does not ask for votes
+            }
             busy.push(region.id);
         }
         for place in busy {

@@ -10,7 +10,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use base::Refusal;
@@ -394,7 +393,7 @@ pub(crate) fn invoke(
         true => view.without_touching(),
         false => view,
     };
-    let ran = catch_unwind(AssertUnwindSafe(|| command::call(spec, view, args, reply)));
+    let ran = base::contained(|| command::call(spec, view, args, reply));
     let refusal = match ran {
         Ok(Ok(Attempt::Served)) => return Ran::Done,
         Ok(Ok(Attempt::Empty)) => return Ran::Empty,

@@ -4,8 +4,6 @@
 //! a big collection a command will read is found out by running it on a view that changes nothing
 //! ([`View::dry_run`]), until it meets no cold row, or a few times.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use base::DbIndex;
 use command::CommandSpec;
 use keyspace::rows::ColdRows;
@@ -120,7 +118,5 @@ fn is_on_rows(space: &mut Keyspace, spec: &CommandSpec, db: DbIndex, args: &Args
 pub fn dry_run(spec: &CommandSpec, view: View<'_>, args: &Args<'_>) {
     let mut reply = Reply::new(Protocol::Resp2);
     // If it panics it will do so again, where somebody is told.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        let _ = command::call(spec, view.dry_run(), args, &mut reply);
-    }));
+    let _ = base::contained(|| command::call(spec, view.dry_run(), args, &mut reply));
 }

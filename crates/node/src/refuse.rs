@@ -12,6 +12,7 @@ use crate::{
 impl OwnedRegions {
     /// The log or the store failed: nothing that is on its way will be acknowledged.
     pub fn fail_region(&mut self, place: Place, cx: &Context<'_>, out: &mut Effects) {
+        self.leave_failed(place, cx, out);
         if let Some(region) = self.region_mut(place) {
             region.fail(cx, out);
         }

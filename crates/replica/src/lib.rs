@@ -80,8 +80,9 @@
 //!
 //! One file per operation: `propose`, `step`, `tick`, `read` are the ways in, `ready` is the way
 //! out, `persist`, `apply` and `fetch` take in results. With several members: `membership` (who),
-//! `promise` and `lease` (the two sides of serving without asking), `transfer`, `snapshot`,
-//! `quiet`, `version`. `start` reads a log, `truncate` shortens it, `force` takes out what only a lost majority could decide. What is in an entry is in
+//! `promise` and `lease` (the two sides of serving without asking), `transfer`, `leave`, `snapshot`,
+//! `quiet`, `version`. `start` reads a log, `truncate` shortens it, `force` takes out what only a lost majority could
+//! decide. What is in an entry is in
 //! [`entry`]. `docs/internals/replica.md` tells how they belong together.
 //!
 //! Who this crate trusts: its owner, not its peers (`step`) and not the disk (`start`, `fetch`).
@@ -95,7 +96,9 @@ pub mod entry;
 mod fetch;
 mod force;
 mod lease;
+mod leave;
 mod log;
+mod log_watch;
 mod map_log;
 mod mark;
 mod members;
@@ -125,6 +128,7 @@ pub use config::{FOUNDED, Position, ReplicaConfig, ReplicaError};
 pub use fetch::Fetch;
 pub use force::{Tail, force, members_after, tail};
 pub use log::{LogError, LogStore, LogWrite};
+pub use log_watch::LogWatch;
 pub use map_log::MapLog;
 pub use members::Members;
 pub use membership::{Change, MemberChange};

@@ -6,6 +6,8 @@ use raft::eraftpb::{Entry, HardState};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogWrite {
     pub region: u64,
+    /// Which replica of the region: one that was destroyed and made again is another, with numbers of its own.
+    pub replica: u64,
     /// Given back to the replica when this, and all before it, is on disk.
     pub number: u64,
     /// First of all: forget the whole log. It begins anew behind this index, where a snapshot was

@@ -129,6 +129,9 @@ impl Replica {
             self.raft_ready(out);
         }
         out.messages.append(&mut self.released);
+        if self.is_silent() {
+            out.messages.clear();
+        }
         self.mark_messages(&mut out.messages);
         std::mem::swap(&mut out.reads, &mut self.reads.confirmed);
         std::mem::swap(&mut out.reads_failed, &mut self.reads.failed);
@@ -204,6 +207,7 @@ impl Replica {
             self.written_vote = (raft.term, raft.vote);
             out.write = Some(LogWrite {
                 region: self.config.region,
+                replica: self.config.replica,
                 number,
                 reset: snapshot,
                 entries,

@@ -9,6 +9,7 @@ use crate::config::ReplicaConfig;
 use crate::election::Timeouts;
 use crate::fetch::Fetch;
 use crate::lease::Lease;
+use crate::leave::Leaving;
 use crate::members::Members;
 use crate::persist::Flight;
 use crate::promise::Promise;
@@ -49,6 +50,8 @@ pub struct Replica {
     pub(crate) was_transferring: bool,
     /// It must not lead: its state is not what its log says.
     pub(crate) refuses_leadership: bool,
+    /// As a leader whose disk takes nothing.
+    pub(crate) leaving: Option<Leaving>,
     pub(crate) promise: Promise,
     pub(crate) lease: Lease,
     pub(crate) reads: Reads,

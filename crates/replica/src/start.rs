@@ -88,6 +88,7 @@ impl Replica {
             led: None,
             was_transferring: false,
             refuses_leadership: false,
+            leaving: None,
             promise,
             lease,
             reads: Reads::from(first_number),

@@ -57,6 +57,7 @@ impl Replica {
         if leads != self.led {
             self.led = leads;
             self.was_transferring = false;
+            self.leaving = None;
             self.lease.clear();
             self.reads.fail_all();
             self.quiet = Default::default();

@@ -158,6 +158,7 @@ fn a_restart_gives_again_what_was_not_applied() {
         let entries = log.entries(7, 1, 22, usize::MAX).unwrap();
         let hard_state = log.hard_state(7).unwrap();
         let write = LogWrite {
+            replica: 1,
             region: 7,
             number: 0,
             reset: None,

@@ -162,6 +162,7 @@ fn log_write(region: u64, first: u64, entries: u64) -> LogWrite {
         ..Entry::default()
     };
     LogWrite {
+        replica: 1,
         region,
         number: first,
         reset: None,

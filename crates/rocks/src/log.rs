@@ -23,11 +23,11 @@
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use base::contained;
 use raft::eraftpb::{Entry, HardState};
 use raft_engine::env::{DefaultFileSystem, FileSystem, Handle, Permission};
 use raft_engine::{Command, Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
@@ -100,9 +100,7 @@ impl<F: FileSystem> Log<F> {
         let files = Preallocated::new(files, direct, mark.clone());
         let config = config(path, settings)?;
         // A hole in a region's indices makes it panic.
-        let opened = catch_unwind(AssertUnwindSafe(|| {
-            Engine::open_with_file_system(config, Arc::new(files))
-        }));
+        let opened = contained(|| Engine::open_with_file_system(config, Arc::new(files)));
         let engine = match opened {
             Ok(Ok(engine)) => engine,
             Ok(Err(error @ raft_engine::Error::Io(_))) => {
@@ -172,7 +170,7 @@ impl<F: FileSystem> Log<F> {
         if let Some(reason) = self.failure.get() {
             return Err(LogError::Failed(reason.clone()));
         }
-        let reason = match catch_unwind(AssertUnwindSafe(|| run(&self.engine))) {
+        let reason = match contained(|| run(&self.engine)) {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(error)) if lacks_room(&error) => return Err(LogError::Full(error.to_string())),
             Ok(Err(error)) => error.to_string(),
@@ -253,7 +251,7 @@ impl<F: FileSystem> LogStore for Log<F> {
         let corrupt = |what: String| LogError::Corrupt(format!("log of region {region}: {what}"));
         let mut entries = Vec::new();
         // It asserts that the entry read is the one looked for.
-        let read = catch_unwind(AssertUnwindSafe(|| {
+        let read = contained(|| {
             self.engine.fetch_entries_to::<Entries>(
                 region,
                 low,
@@ -261,7 +259,7 @@ impl<F: FileSystem> LogStore for Log<F> {
                 Some(max_bytes),
                 &mut entries,
             )
-        }));
+        });
         let error = match read {
             Ok(Ok(_)) => return Ok(entries),
             Ok(Err(error @ raft_engine::Error::Io(_))) => LogError::Failed(error.to_string()),
@@ -297,9 +295,7 @@ impl<F: FileSystem> Drop for Log<F> {
         // Closing syncs once more, and panics if that fails: not after a failure.
         if self.failure.get().is_none() {
             // SAFETY: dropped once, here, and not used after.
-            let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
-                ManuallyDrop::drop(&mut self.engine);
-            }));
+            let _ = contained(|| unsafe { ManuallyDrop::drop(&mut self.engine) });
         }
     }
 }

@@ -26,6 +26,7 @@ fn entry(index: u64, size: usize) -> Entry {
 fn write(region: u64, indices: std::ops::Range<u64>, size: usize) -> LogWrite {
     let last = indices.end - 1;
     LogWrite {
+        replica: 1,
         region,
         number: 0,
         reset: None,

@@ -43,6 +43,8 @@ pub struct Settings {
     pub log_sync: LogSync,
     /// Microseconds.
     pub group_commit_delay: u64,
+    /// `log-stall-timeout`.
+    pub log_stall_ms: u64,
     pub cache_bytes: usize,
     pub block_cache_bytes: usize,
     pub log_bytes: u64,
@@ -170,6 +172,7 @@ impl Default for Settings {
             engine: Engine::Rocksdb,
             log_sync: LogSync::Always,
             group_commit_delay: 0,
+            log_stall_ms: 0,
             cache_bytes: 0,
             block_cache_bytes: 0,
             log_bytes: 0,
@@ -265,6 +268,7 @@ impl Settings {
             _ => LogSync::Always,
         };
         self.group_commit_delay = self.int("group-commit-delay") as u64;
+        self.log_stall_ms = self.int("log-stall-timeout") as u64;
         self.cache_bytes = match self.bytes("cache-size") {
             0 => memory_bytes() / 3,
             given => given as usize,

@@ -19,16 +19,24 @@ use crate::bugs::Bug;
 use crate::state::Files;
 use crate::store::Rows;
 
+/// A write of the log: region, replica and number.
+pub type Written = (u64, u64, u64);
+
+/// Which one a write is.
+pub fn written(write: &LogWrite) -> Written {
+    (write.region, write.replica, write.number)
+}
+
 pub struct Disk {
     pub log: Arc<MapLog>,
     pub rows: Arc<Rows>,
     /// Of snapshots, by name; a crash keeps them or not.
     pub files: BTreeMap<u64, Rc<Files>>,
     bug: Bug,
-    /// Written, and nobody is told yet: region and number.
-    waiting: Vec<(u64, u64)>,
+    /// Written, and nobody is told yet.
+    waiting: Vec<Written>,
     /// The sync under way is for these.
-    syncing: Vec<(u64, u64)>,
+    syncing: Vec<Written>,
     /// The next sync fails.
     pub is_failing: bool,
     pub syncs: u64,
@@ -50,8 +58,7 @@ impl Disk {
 
     /// Writes one record: all of it is there after a crash, or nothing.
     pub fn write_log(&mut self, writes: Vec<LogWrite>) -> Result<(), LogError> {
-        let numbers = writes.iter().map(|write| (write.region, write.number));
-        self.waiting.extend(numbers);
+        self.waiting.extend(writes.iter().map(written));
         self.log.write(&writes, false)
     }
 
@@ -64,8 +71,13 @@ impl Disk {
         true
     }
 
+    /// The number of the sync under way, if there is one.
+    pub fn under_way(&self) -> Option<u64> {
+        (!self.syncing.is_empty()).then_some(self.syncs + 1)
+    }
+
     /// The sync has ended: who is to be told. An error is final.
-    pub fn end_sync(&mut self) -> Result<Vec<(u64, u64)>, LogError> {
+    pub fn end_sync(&mut self) -> Result<Vec<Written>, LogError> {
         if self.is_failing {
             return Err(LogError::Failed("the disk is gone".into()));
         }

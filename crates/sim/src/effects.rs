@@ -39,6 +39,8 @@ pub struct Effects {
     pub is_news: bool,
     /// To the database: region, write-back, number.
     pub statements: Vec<(u64, u64, u64, Ask)>,
+    /// The others hear that it cannot write.
+    pub is_unwell: bool,
     /// The node cannot go on.
     pub failure: Option<String>,
 }

@@ -24,6 +24,11 @@ pub enum Event {
         region: u64,
         message: Box<Message>,
     },
+    /// A node hears that another one cannot write.
+    Unwell {
+        node: u64,
+        from: u64,
+    },
     Request {
         node: u64,
         request: Request,
@@ -135,6 +140,12 @@ pub enum Event {
     Script,
     /// A fault ends.
     Mend(Fault),
+    /// A disk has been broken or hung for a while: from now on every region must be written again, and has to have
+    /// been at the end. With the last entries, then.
+    Demand {
+        node: u64,
+        last: Option<Vec<u64>>,
+    },
     /// No more faults.
     Calm,
     /// Replicas that were removed are cleaned up.
@@ -161,6 +172,7 @@ impl Event {
             | Event::Advance { node, life }
             | Event::Snapshot { node, life, .. } => Some((node, Some(life))),
             Event::Message { node, .. }
+            | Event::Unwell { node, .. }
             | Event::Request { node, .. }
             | Event::Call { node, .. }
             | Event::News { node } => Some((node, None)),

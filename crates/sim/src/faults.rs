@@ -2,6 +2,7 @@
 
 use base::cluster::META_REGION;
 
+use crate::check::Broken;
 use crate::database::Health;
 use crate::effects::Effects;
 use crate::event::Event;
@@ -36,6 +37,10 @@ pub enum Kind {
     SlowDisk,
     /// A sync fails: the node stops, and is started again by somebody.
     FailingDisk,
+    /// No sync ends for a while: no error, no answer.
+    HungDisk,
+    /// A sync fails, and the process stays for a while, as if it were well.
+    BrokenDisk,
     /// Members come and go.
     Members,
     /// A leader hands over.
@@ -77,6 +82,9 @@ impl Kind {
         Kind::Lull,
     ];
 
+    /// Of one disk at a time: the others go on without it.
+    pub const DISK: [Kind; 3] = [Kind::HungDisk, Kind::BrokenDisk, Kind::SlowDisk];
+
     /// Those of the database behind the tables.
     pub const DATABASE: [Kind; 3] = [
         Kind::DatabaseDown,
@@ -102,8 +110,15 @@ pub enum Fault {
     Cut(Vec<(u64, u64)>),
     Links,
     SlowDisk(u64),
+    HungDisk(u64),
+    BrokenDisk(u64),
     Database,
 }
+
+/// A region whose leader's disk hangs or fails is written by others after this time at most, and then it is looked
+/// for how long that it is.
+const WRITABLE_US: u64 = 8_000_000;
+const WRITES_US: u64 = 5_000_000;
 
 /// A clock may be wrong by this much in a second; a lease has to allow for it.
 pub const DRIFT_PPM: i64 = 500;
@@ -112,7 +127,10 @@ impl World {
     /// Something goes wrong, and the end of it is planned.
     pub(crate) fn on_nemesis(&mut self) {
         let rest_us = self.plan.fault_us;
-        let next_us = self.nemesis.u64(rest_us / 4..rest_us * 2);
+        let next_us = match self.plan.alternates {
+            true => rest_us,
+            false => self.nemesis.u64(rest_us / 4..rest_us * 2),
+        };
         self.after(next_us, Event::Nemesis);
         let nth = self.nemesis.usize(..self.plan.faults.len());
         let kind = self.plan.faults[nth];
@@ -201,6 +219,18 @@ impl World {
                 let rest_us = self.nemesis.u64(100_000..4_000_000);
                 self.after(rest_us, Event::Mend(Fault::SlowDisk(node)));
             }
+            Kind::HungDisk => {
+                self.nodes[node as usize - 1].is_hung = true;
+                self.demand(node, Fault::HungDisk(node));
+            }
+            Kind::BrokenDisk => {
+                if self.nemesis.bool() {
+                    self.lull_us = self.now_us + 3_000_000; // regions are quiet when it happens
+                }
+                let at = &mut self.nodes[node as usize - 1];
+                (at.disk.is_failing, at.stays_when_failed) = (true, true);
+                self.demand(node, Fault::BrokenDisk(node));
+            }
             Kind::FailingDisk => self.nodes[node as usize - 1].disk.is_failing = true,
             Kind::Members => self.change_members(),
             Kind::Transfer => self.transfer(),
@@ -219,6 +249,36 @@ impl World {
             Kind::DatabaseDown => self.trouble_database(Health::Down),
             Kind::DatabaseBlocked => self.trouble_database(Health::Blocked),
             Kind::DatabaseSlow => self.trouble_database(Health::Slow),
+        }
+    }
+
+    /// The others have to go on without this node's disk, within [`WRITABLE_US`] and as long as the fault lasts.
+    fn demand(&mut self, node: u64, fault: Fault) {
+        let demand = Event::Demand { node, last: None };
+        self.after(WRITABLE_US, demand);
+        self.after(WRITABLE_US + WRITES_US, Event::Mend(fault));
+    }
+
+    /// Looks at every region twice: between the two something must have been written.
+    pub(crate) fn on_demand(&mut self, node: u64, before: Option<Vec<u64>>) {
+        let regions = 1..=self.plan.regions;
+        let last: Vec<u64> = regions.map(|it| self.agree.last_index(it)).collect();
+        let Some(before) = before else {
+            let demand = Event::Demand {
+                node,
+                last: Some(last),
+            };
+            return self.after(WRITES_US - 1, demand);
+        };
+        for (region, (before, last)) in (1..).zip(before.iter().zip(&last)) {
+            if before == last {
+                let what = format!(
+                    "nothing was written in region {region} (entry {last}) while the disk of node {node} was broken; \
+                     it is led by {:?}",
+                    self.leader_of(region)
+                );
+                self.fail(Broken::new("writable", what));
+            }
         }
     }
 
@@ -290,6 +350,15 @@ impl World {
             }
             Fault::Links => self.network.heal(),
             Fault::SlowDisk(node) => self.nodes[node as usize - 1].slow_us = 0,
+            Fault::HungDisk(node) => self.nodes[node as usize - 1].is_hung = false,
+            Fault::BrokenDisk(node) => {
+                let at = &mut self.nodes[node as usize - 1];
+                (at.disk.is_failing, at.stays_when_failed) = (false, false);
+                if at.failed.is_some() {
+                    let rest_us = self.nemesis.u64(1000..500_000);
+                    self.crash(node, rest_us); // somebody starts it again
+                }
+            }
             Fault::Database => self.mend_database(),
         }
     }
@@ -339,7 +408,11 @@ impl World {
         for node in 1..=self.machines() {
             let at = &mut self.nodes[node as usize - 1];
             at.slow_us = 0;
+            at.is_hung = false;
             at.disk.is_failing = false;
+            if at.failed.is_some() {
+                at.crash();
+            }
             self.resume(node);
             self.start(node);
         }

@@ -312,8 +312,10 @@ impl Node {
                 let cores = self.regions.owned.iter_mut();
                 let mut replicas: Vec<_> = cores.flat_map(|it| it.reports()).collect();
                 replicas.extend(self.meta.as_ref().and_then(Member::report));
+                let is_well = self.failed.is_none() && self.stalled_ms(true_us).is_none();
                 let report = NodeReport {
                     replicas,
+                    trouble: if is_well { "" } else { "its disk" }.into(),
                     ..NodeReport::default()
                 };
                 self.on_heartbeats(true_us, out, |it, cx, asked| {

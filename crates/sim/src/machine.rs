@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use base::cluster::META_REGION;
 use node::{MetaRecord, ReplicaRecord};
+use replica::LogWatch;
 
 use crate::bugs::Bug;
 use crate::clock::Clock;
@@ -19,6 +20,10 @@ use crate::state::remove_record;
 
 /// A tick of the server's timer.
 pub const TICK_US: u64 = 100_000;
+/// `log-stall-timeout`.
+const STALL_MS: u64 = 1_500;
+/// How long a node counts as unable to write after it said so.
+const UNWELL_US: u64 = 2_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -54,6 +59,16 @@ pub struct Node {
     pub held: Vec<Event>,
     /// A sync takes this much longer.
     pub slow_us: u64,
+    /// No sync ends.
+    pub is_hung: bool,
+    /// What it makes of that, and since when it is too much.
+    watch: LogWatch,
+    stalled_since_ms: Option<u64>,
+    /// When its disk fails the process stays, of no use to anybody.
+    pub stays_when_failed: bool,
+    pub failed: Option<String>,
+    /// Nodes that said that they cannot write, and until when that counts.
+    unwell: BTreeMap<u64, u64>,
     pub rng: fastrand::Rng,
     pub(crate) bug: Bug,
     pub(crate) limits: Limits,
@@ -81,6 +96,12 @@ impl Node {
             is_lost: false,
             held: Vec::new(),
             slow_us: 0,
+            is_hung: false,
+            watch: LogWatch::default(),
+            stalled_since_ms: None,
+            stays_when_failed: false,
+            failed: None,
+            unwell: BTreeMap::new(),
             rng,
             bug,
             limits,
@@ -119,6 +140,9 @@ impl Node {
         self.regions = Regions::new(0);
         self.meta = None;
         self.held.clear();
+        (self.watch, self.stalled_since_ms) = (LogWatch::default(), None);
+        (self.stays_when_failed, self.failed) = (false, None);
+        self.unwell.clear();
         self.disk.crash(&mut self.rng);
     }
 
@@ -183,7 +207,9 @@ impl Node {
                 self.heard.retain(|_| self.rng.u32(..3) > 0);
             }
         }
-        let heard = self.heard.clone();
+        let mut heard = self.heard.clone();
+        heard.retain(|node| self.unwell.get(node).is_none_or(|until| *until < true_us));
+        self.look_at_disk(true_us, out);
         let down = match self.rng.u32(..15) {
             0 => Some(self.rng.u64(1..=5)),
             _ => None,
@@ -200,7 +226,44 @@ impl Node {
                 }
             });
         }
-        self.with_meta(true_us, out, |member, cx, asked| member.on_tick(cx, asked));
+        let is_failed = self.failed.is_some();
+        self.with_meta(true_us, out, |member, cx, asked| {
+            if is_failed {
+                member.stop();
+            }
+            member.on_tick(cx, asked);
+        });
+    }
+
+    /// Judges the disk, as core 0 of the server does; the others hear of what is wrong.
+    fn look_at_disk(&mut self, true_us: u64, out: &mut Effects) {
+        let now_ms = self.clock.now_ms(true_us);
+        self.watch.look(self.disk.under_way(), STALL_MS, now_ms);
+        self.stalled_since_ms = match self.watch.is_stalled() {
+            true => self.stalled_since_ms.or(Some(now_ms)),
+            false => None,
+        };
+        out.is_unwell = self.stalled_since_ms.is_some() || self.failed.is_some();
+    }
+
+    pub(crate) fn stalled_ms(&self, true_us: u64) -> Option<u64> {
+        let now_ms = self.clock.now_ms(true_us);
+        self.stalled_since_ms
+            .map(|since_ms| now_ms.saturating_sub(since_ms))
+    }
+
+    /// Another node says that it cannot write.
+    pub fn on_unwell(&mut self, from: u64, true_us: u64, out: &mut Effects) {
+        let until_us = true_us + UNWELL_US;
+        let before = self.unwell.insert(from, until_us);
+        if before.is_some_and(|until| until >= true_us) {
+            return;
+        }
+        for core in 0..CORES {
+            self.on_regions(core, true_us, out, |owned, cx, asked| {
+                owned.on_node_down(from, cx, asked);
+            });
+        }
     }
 
     /// Time passes for SQL rows.
@@ -215,12 +278,15 @@ impl Node {
 
     /// A sync has ended.
     pub fn on_synced(&mut self, true_us: u64, out: &mut Effects) {
+        if self.failed.is_some() {
+            return;
+        }
         match self.disk.end_sync() {
             Ok(done) => {
                 let (meta, done): (Vec<_>, Vec<_>) = done
                     .into_iter()
-                    .partition(|(region, _)| *region == META_REGION);
-                for (_, number) in meta {
+                    .partition(|(region, ..)| *region == META_REGION);
+                for (_, _, number) in meta {
                     self.with_meta(true_us, out, |member, _, _| member.on_persisted(number));
                 }
                 if !done.is_empty() {

@@ -161,6 +161,7 @@ impl Node {
             log: &*log,
             pause: || {},
             observer: &observer,
+            is_log_stalled: self.stalled_ms(true_us).is_some(),
         };
         let mut asked = MetaEffects::default();
         what(&mut member, &cx, &mut asked);

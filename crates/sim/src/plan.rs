@@ -39,6 +39,8 @@ pub struct Plan {
     /// Between faults, on average.
     pub fault_us: u64,
     pub faults: Vec<Kind>,
+    /// A fault begins only when the one before it has ended.
+    pub alternates: bool,
     /// Instead of faults by chance.
     pub script: Option<Script>,
     /// Regions are placed and repaired by the meta service, not by chance.
@@ -87,6 +89,7 @@ impl Plan {
                 .choice(&[300_000, 1_000_000, 3_000_000])
                 .unwrap_or(&1_000_000),
             faults,
+            alternates: false,
             script: None,
             meta: None,
             tables: None,
@@ -134,6 +137,7 @@ impl Plan {
             0 => Plan::of_meta(seed),
             1 => Plan::of_tables(seed),
             2 => Plan::of_one_node(seed),
+            _ if seed % 12 == 3 => Plan::of_disks(seed),
             _ => Plan::new(seed),
         }
     }
@@ -160,6 +164,21 @@ impl Plan {
             }
         }
         plan.with_faults(&faults, 1_000_000)
+    }
+
+    /// Disks that hang, fail under a process that stays, or are slow, one at a time: the others write on.
+    pub fn of_disks(seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        plan.weather.lost = 0;
+        plan.weather.delay_us = plan.weather.delay_us.min(5000);
+        plan.weather.late = 0;
+        plan.replicas = plan.nodes;
+        plan.limits.quiet_ticks = 3;
+        plan.think_us = 20_000;
+        plan.chaos_us = 70_000_000;
+        let mut plan = plan.with_faults(&Kind::DISK, 20_000_000);
+        plan.alternates = true;
+        plan
     }
 
     /// Rows of tables beside everything else, and a database that has its own troubles.

@@ -20,6 +20,8 @@ pub struct Process<'a> {
     pub failure: RefCell<Option<String>>,
     pub files: &'a BTreeMap<u64, Rc<Files>>,
     pub limits: &'a table::leader::Limits,
+    /// Of the disk of the log.
+    pub stalled_ms: Option<u64>,
 }
 
 impl Host for Process<'_> {
@@ -60,6 +62,10 @@ impl Host for Process<'_> {
 
     fn table_limits(&self) -> table::leader::Limits {
         self.limits.clone()
+    }
+
+    fn log_stalled_ms(&self) -> Option<u64> {
+        self.stalled_ms
     }
 
     fn fail(&self, reason: &str) {

@@ -12,8 +12,8 @@ use std::sync::{Arc, LazyLock};
 use keyspace::Tuning;
 use keyspace::rows::{self, RowStore, Tier};
 use node::{
-    Claim, Context, Effects as Asked, HeldLoad, Load, LogJob, Map, Outcome, OwnedRegions, Places,
-    Progress, READS, Region, ReplicaRecord, Requester, Said, Seeds, Served, Specs, Waiter,
+    Claim, Context, Effects as Asked, HeldLoad, Load, LogJob, Logged, Map, Outcome, OwnedRegions,
+    Places, Progress, READS, Region, ReplicaRecord, Requester, Said, Seeds, Served, Specs, Waiter,
     refusal_of,
 };
 use replica::{Fetch, LogError, Replica, SnapshotHead};
@@ -23,6 +23,7 @@ use table::leader::End;
 use crate::bugs::Bug;
 use crate::check::written::Cached;
 use crate::client::{MOST_REGIONS, Request, tag};
+use crate::disk::{Written, written};
 use crate::effects::{Effects, Fact};
 use crate::machine::Node;
 use crate::mail::Mail;
@@ -57,8 +58,8 @@ pub struct Regions {
     /// What takes a while, by number.
     works: BTreeMap<u64, Work>,
     last_work: u64,
-    /// Writes of the log by which a job of a core ends: region and number.
-    jobs: BTreeMap<(u64, u64), Job>,
+    /// Writes of the log by which a job of a core ends.
+    jobs: BTreeMap<Written, Job>,
     /// What databases said about regions that are lent.
     pub(crate) unheard: Vec<((u64, u64, u64), Said)>,
     /// Members to which a snapshot is on its way.
@@ -227,7 +228,8 @@ impl Node {
         let process = Process {
             facts: RefCell::default(),
             is_news: RefCell::new(false),
-            failure: RefCell::new(out.failure.take()),
+            failure: RefCell::new(out.failure.take().or(self.failed.clone())),
+            stalled_ms: self.stalled_ms(true_us),
             files: &self.disk.files,
             limits: &self.catalogue.limits,
         };
@@ -251,6 +253,9 @@ impl Node {
         out.is_news |= *process.is_news.borrow();
         let failure = process.failure.borrow_mut().take();
         out.failure = failure.or(out.failure.take());
+        if self.failed.is_some() {
+            out.failure = None; // it is known
+        }
         self.regions.owned[core] = owned;
         result
     }
@@ -272,8 +277,7 @@ impl Node {
         let mut early = Vec::new();
         for job in now.jobs {
             if self.bug == Bug::ReplyEarly {
-                let writes = job.writes.iter();
-                early.extend(writes.map(|write| (write.region as usize, write.number)));
+                early.extend(LogJob::logged(&job.places, &job.writes));
             }
             if let Err(error) = self.append(core, job) {
                 out.failure = Some(error.to_string());
@@ -391,11 +395,11 @@ impl Node {
     }
 
     /// Writes of the log are on disk.
-    pub fn on_written(&mut self, done: Vec<(u64, u64)>, true_us: u64, out: &mut Effects) {
+    pub fn on_written(&mut self, done: Vec<Written>, true_us: u64, out: &mut Effects) {
         let mut numbers = vec![Vec::new(); CORES];
         let mut commits = Vec::new();
-        for (region, number) in done {
-            match self.regions.jobs.remove(&(region, number)) {
+        for (region, replica, number) in done {
+            match self.regions.jobs.remove(&(region, replica, number)) {
                 Some(Job::Commit(core, ticket)) => {
                     commits.push((core, ticket));
                     continue;
@@ -404,7 +408,11 @@ impl Node {
                 Some(Job::Ours(core)) => self.regions.owned[core].outgoing.note_written(),
                 None => {}
             }
-            numbers[self.regions.core_of(region)].push((region as usize, number));
+            numbers[self.regions.core_of(region)].push(Logged {
+                place: region as usize,
+                replica,
+                number,
+            });
         }
         for (core, numbers) in numbers.into_iter().enumerate() {
             if !numbers.is_empty() {
@@ -423,7 +431,7 @@ impl Node {
     /// Appends to the log. The entries of a commit are one record.
     fn append(&mut self, core: usize, job: LogJob) -> Result<(), LogError> {
         let jobs = &mut self.regions.jobs;
-        let Some(last) = job.writes.last().map(|write| (write.region, write.number)) else {
+        let Some(last) = job.writes.last().map(written) else {
             return Ok(());
         };
         let Some(ticket) = job.commit else {
@@ -434,7 +442,7 @@ impl Node {
             return writes.try_for_each(|write| self.disk.write_log(vec![write]));
         };
         for write in &job.writes {
-            jobs.insert((write.region, write.number), Job::PartOfCommit);
+            jobs.insert(written(write), Job::PartOfCommit);
         }
         jobs.insert(last, Job::Commit(core, ticket));
         match self.bug {

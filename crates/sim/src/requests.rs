@@ -289,6 +289,9 @@ impl Node {
 
     /// The replica that leads a region, as far as this node knows.
     fn leader_of(&self, region: u64) -> Option<u64> {
+        if self.failed.is_some() {
+            return None; // its replicas hear nothing any more
+        }
         self.replica(region)?.leader()
     }
 }

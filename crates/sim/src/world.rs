@@ -54,7 +54,7 @@ pub struct World {
     pub(crate) sessions: Vec<Session>,
     pub history: History,
     pub trace: Trace,
-    agree: Agree,
+    pub(crate) agree: Agree,
     terms: Terms,
     pub(crate) descriptors: Descriptors,
     pub(crate) is_calm: bool,
@@ -287,6 +287,7 @@ impl World {
             Event::Nemesis if !self.is_calm => self.on_nemesis(),
             Event::Script if !self.is_calm => self.on_script(),
             Event::Mend(fault) if !self.is_calm => self.on_mend(fault),
+            Event::Demand { node, last } if !self.is_calm => self.on_demand(node, last),
             Event::Calm => self.on_calm(),
             Event::Tidy => self.on_tidy(),
             Event::Look => self.on_look(),
@@ -366,7 +367,11 @@ impl World {
             Event::Snapshot {
                 region, to, made, ..
             } => self.on_snapshot(node, region, to, *made, out),
+            Event::Synced { life, .. } if at.is_hung => {
+                self.after(20_000, Event::Synced { node, life });
+            }
             Event::Synced { .. } => at.on_synced(now_us, out),
+            Event::Unwell { from, .. } => at.on_unwell(from, now_us, out),
             Event::Fetched { region, .. } => at.on_fetched(region, now_us, out),
             Event::Work { number, .. } => at.on_work(number, now_us, out),
             Event::Mail { core, .. } => at.on_mail(core, now_us, out),
@@ -418,6 +423,17 @@ impl World {
                         message,
                     },
                 );
+            }
+        }
+        if out.is_unwell {
+            for other in (1..=self.machines()).filter(|&other| other != node) {
+                for delay_us in self.network.send(node, other) {
+                    let heard = Event::Unwell {
+                        node: other,
+                        from: node,
+                    };
+                    self.after(delay_us, heard);
+                }
             }
         }
         for (request, answer) in out.answers {
@@ -526,6 +542,13 @@ impl World {
         let at = &mut self.nodes[node as usize - 1];
         if !at.disk.is_failing {
             self.fail(Broken::new("node", format!("node {node}: {failure}")));
+            return;
+        }
+        if at.stays_when_failed {
+            at.failed = Some(failure);
+            self.say(&[105, node], || {
+                format!("node {node} has failed, and stays")
+            });
             return;
         }
         self.say(&[104, node], || format!("node {node} stops: {failure}"));

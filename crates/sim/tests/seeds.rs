@@ -98,3 +98,12 @@ fn the_same_seed_gives_the_same_trace() {
     }
     assert_eq!(hashes.len(), 12);
 }
+
+/// A disk hangs, fails under a process that stays, or is slow: every region is written on by the others, within a bound.
+#[test]
+fn a_broken_disk_stops_no_region() {
+    for seed in 6000..6020 {
+        let outcome = run(&Plan::of_disks(seed));
+        assert!(outcome.broken.is_none(), "{}", explain(&outcome));
+    }
+}

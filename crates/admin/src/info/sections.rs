@@ -208,6 +208,16 @@ fn log_and_store(lines: &mut Lines<'_>, durable: &Durable) {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     lines.add("log_writes_stopped", u8::from(durable.is_failed()));
     lines.add("disk_full", u8::from(durable.is_full()));
+    let disk = durable.writer.disk();
+    let state = match (durable.is_failed(), disk.stalled_ms()) {
+        (true, _) => "failed",
+        (false, Some(_)) => "stalled",
+        (false, None) => "ok",
+    };
+    lines.add("log_disk", state);
+    lines.add("log_disk_waiting_ms", disk.waited().as_millis());
+    lines.add("log_disk_p50_us", disk.percentile(50).as_micros());
+    lines.add("log_disk_p99_us", disk.percentile(99).as_micros());
     lines.add("log_entries", count(&durable.entries));
     lines.add("log_commands", count(&durable.commands_logged));
     lines.add("log_bytes_since_checkpoint", count(&durable.logged_bytes));

@@ -120,6 +120,22 @@ fn log_and_rows(page: &mut Page, durable: &Durable) {
         writes,
     );
     page.count("neokv_log_syncs_total", "Syncs of the log to disk.", syncs);
+    let disk = durable.writer.disk();
+    page.gauge(
+        "neokv_log_stalled",
+        "1 if the disk of the log does not answer (log-stall-timeout): others lead.",
+        u8::from(disk.stalled_ms().is_some()),
+    );
+    page.gauge(
+        "neokv_log_write_waiting_seconds",
+        "How long the write of the log under way has been so; 0 if there is none.",
+        disk.waited().as_secs_f64(),
+    );
+    page.gauge(
+        "neokv_log_write_p99_seconds",
+        "Time that 99 of 100 of the last 1024 writes of the log did not exceed, sync included.",
+        disk.percentile(99).as_secs_f64(),
+    );
     page.count(
         "neokv_log_checkpoints_total",
         "Times the log was cut.",

@@ -3,7 +3,7 @@
 use base::cluster::{META_REGION, NodeId, RegionId};
 
 use super::Leader;
-use crate::liveness::{self, Life};
+use crate::liveness;
 use crate::scheduler::{ByHand, Picture};
 use crate::state::{
     Change, Command, Node, NodeState, Outcome, Refused, Region, SetNodeState, State,
@@ -134,7 +134,7 @@ impl Leader {
             .is_some_and(|region| region.descriptor.member_on(node.id).is_some());
         NodeRow {
             node: node.id,
-            state: node_state(node, picture.life(node.id)).to_owned(),
+            state: node_state(node, picture),
             redis: node.profile.redis.clone(),
             peer: node.profile.peer.clone(),
             http_port: node.profile.http_port,
@@ -250,11 +250,15 @@ fn by_hand(
     }
 }
 
-fn node_state(node: &Node, life: Life) -> &'static str {
+fn node_state(node: &Node, picture: &Picture) -> String {
+    let life = picture.life(node.id).name();
     match node.state() {
-        NodeState::Up => life.name(),
-        NodeState::Removed => "removed",
-        NodeState::Replaced => "replaced",
+        NodeState::Up => match picture.view.trouble(node.id) {
+            Some(trouble) => format!("{life}: {trouble}"),
+            None => life.into(),
+        },
+        NodeState::Removed => "removed".into(),
+        NodeState::Replaced => "replaced".into(),
     }
 }
 

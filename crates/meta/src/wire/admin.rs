@@ -97,7 +97,7 @@ pub struct Tables {
 pub struct NodeRow {
     #[prost(uint64, tag = "1")]
     pub node: NodeId,
-    /// `up`, `down`, `dead`, `removed`, `replaced`.
+    /// `up`, `down`, `dead`, `removed`, `replaced`; of a node that cannot write with the reason: `down: the log …`.
     #[prost(string, tag = "2")]
     pub state: String,
     #[prost(message, required, tag = "3")]

@@ -34,6 +34,10 @@ pub struct Heartbeat {
     /// What the wall clock of this node shows, without jumps of a moment; 0: not told.
     #[prost(uint64, tag = "16")]
     pub wall_ms: u64,
+    /// Why this node cannot write (its disk failed, hangs, is full); empty if it can. Such a heartbeat is no sign of
+    /// life: the node is down, and dead when it lasts.
+    #[prost(string, tag = "10")]
+    pub trouble: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

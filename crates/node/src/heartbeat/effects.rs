@@ -40,6 +40,8 @@ pub struct NodeReport {
     pub capacity: Capacity,
     /// Of the catalogue of tables that the node serves by.
     pub tables_version: u64,
+    /// Why the node cannot write; empty if it can.
+    pub trouble: String,
 }
 
 /// What is to be done outside, in the order it is given. At most one of them, the last, has an outcome

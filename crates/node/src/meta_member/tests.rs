@@ -68,6 +68,7 @@ impl Node {
         what: impl FnOnce(&mut MetaMember<u64>, &MetaContext<'_>, &mut MetaEffects<u64>),
     ) -> MetaEffects<u64> {
         let cx = MetaContext {
+            is_log_stalled: false,
             now_ms: 1_000_000 + self.clock_ms,
             clock_ms: self.clock_ms,
             limits: Limits::default(),

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::cluster::ReplicaId;
 use bytes::Bytes;
@@ -40,6 +40,11 @@ use crate::shared::random_seed;
 const CALL: Duration = Duration::from_secs(2);
 /// A core that does not answer for so long is busy.
 const REPORT: Duration = Duration::from_secs(5);
+
+/// A node whose log failed ends if others do not lead its regions after this time.
+const HAND_OVER: Duration = Duration::from_secs(15);
+/// So long it may take to end in good order.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Makes the thread beat soon.
 #[derive(Clone)]
@@ -125,16 +130,43 @@ struct Carrier<'a> {
 impl Carrier<'_> {
     fn run(&self, mut heartbeats: Heartbeats, heartbeat_triggers: &Receiver<()>) {
         let mut sizes = Sizes::default();
+        let mut failed_since = None;
         while !self.shared.shutdown.is_asked()
             && let Some(due_ms) = heartbeats.due_ms()
         {
             let wait_ms = due_ms.saturating_sub(clock_ms());
             match heartbeat_triggers.recv_timeout(Duration::from_millis(wait_ms)) {
                 Ok(()) => heartbeats.on_heartbeat_trigger(clock_ms()),
-                Err(RecvTimeoutError::Timeout) => self.beat(&mut heartbeats, &mut sizes),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.beat(&mut heartbeats, &mut sizes);
+                    self.end_if_in_the_way(&heartbeats, &mut failed_since);
+                }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// A node whose log failed has told everybody, and others lead its regions. If they do not, or meta cannot be asked
+    /// whether they do, its process may be what keeps them from it: then it ends.
+    fn end_if_in_the_way(&self, heartbeats: &Heartbeats, failed_since: &mut Option<Instant>) {
+        if !self.durable.is_failed() {
+            return;
+        }
+        let since = *failed_since.get_or_insert_with(Instant::now);
+        let (node, routes) = (self.cluster.node, heartbeats.routes());
+        let mut regions = routes.regions().map(|it| it.descriptor.region);
+        let leads = regions.any(|region| routes.leader(region) == Some(node));
+        if !leads || since.elapsed() < HAND_OVER {
+            return;
+        }
+        tracing::error!(
+            node,
+            "this node cannot write, and nobody else leads its regions: the process ends, so that others may. Find \
+             out why the disk failed, then start it again"
+        );
+        self.shared.shutdown.ask();
+        std::thread::sleep(LAST_WORDS);
+        std::process::exit(1);
     }
 
     /// Until the next heartbeat may be due.
@@ -269,6 +301,7 @@ impl Carrier<'_> {
             replicas,
             capacity: self.capacity(),
             tables_version: self.shared.catalogue_version(),
+            trouble: self.durable.trouble().unwrap_or_default().to_owned(),
         })
     }
 

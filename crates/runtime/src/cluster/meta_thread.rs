@@ -166,6 +166,7 @@ impl MetaThread {
             log: &*durable.stores.log,
             pause,
             observer: self,
+            is_log_stalled: durable.writer.disk().stalled_ms().is_some(),
         }
     }
 

@@ -7,6 +7,7 @@
 //!   heartbeats heartbeats to meta, its orders     meta_thread  this node's member of meta
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
 //!   leadership log lines about who leads            recovery  what is left when a majority is lost
+//!   unwell     nodes that are heard and cannot write
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -28,6 +29,7 @@ mod sizes;
 mod snapshots;
 mod start;
 mod tables;
+mod unwell;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +81,8 @@ pub struct Cluster {
     /// How this node's member of meta stands, for the next heartbeat.
     meta_report: Mutex<Option<ReplicaReport>>,
     heartbeat_trigger: HeartbeatTrigger,
+    /// Nodes that say that they cannot write.
+    unwell: unwell::Unwell,
     /// Places whose replica led and does not know who does now.
     lost: Mutex<BTreeSet<Place>>,
     tick_ms: u64,
@@ -157,9 +161,11 @@ impl Cluster {
         ranges
     }
 
-    /// Nodes that can be heard, this one among them; ascending.
+    /// Nodes that can be heard and can write, as far as they say, this one among them; ascending.
     fn heard_nodes(&self) -> Vec<NodeId> {
         let mut nodes = self.transport.up_nodes();
+        let now = std::time::Instant::now();
+        nodes.retain(|&node| !self.unwell.has(node, now));
         nodes.push(self.node);
         nodes.sort_unstable();
         nodes

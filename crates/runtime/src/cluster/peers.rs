@@ -15,6 +15,7 @@ use transport::{Handler, IncomingOffer, Refusal, Reply};
 
 use super::meta_thread::MetaInput;
 use super::regions::Task;
+use super::unwell::UNWELL;
 use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, digests};
 use crate::Shared;
 use crate::cores::{Answer, Core, Message, Place, Ticket};
@@ -50,6 +51,10 @@ impl Core {
         while !self.is_stopping() {
             timer.tick().await;
             self.begin_batch();
+            if self.id == 0 {
+                self.look_at_log_disk();
+                self.tell_trouble();
+            }
             let cluster = self.shared.cluster.as_ref();
             let heard = cluster.map_or_else(Vec::new, |it| it.heard_nodes());
             self.on_regions(|regions, cx, out| regions.tick(&heard, cx, out));
@@ -190,6 +195,12 @@ impl Handler for PeerHandler {
         milestone("the node received messages of a peer");
         let mut by_core: Vec<Vec<(usize, Bytes)>> = vec![Vec::new(); shared.map.cores()];
         for message in messages {
+            if message.region == UNWELL {
+                if cluster.note_unwell(from) {
+                    self.on_down(from);
+                }
+                continue;
+            }
             if message.region == NEWS {
                 cluster.trigger_heartbeat();
                 continue;

@@ -157,6 +157,8 @@ impl Core {
         let place = cluster.places.of_slot(slot);
         let mut owned = self.regions.borrow_mut();
         let member = owned.region_mut(place).and_then(|r| r.member.as_deref());
+        // One that failed hears nothing any more: meta knows who leads now.
+        let member = member.filter(|member| !member.failed);
         let leader = member.and_then(|member| {
             let node = member.peers.as_ref()?.node_of(member.replica.leader()?)?;
             (node != cluster.node).then_some(node)

@@ -18,7 +18,6 @@
 //! more, and of a region that stands still the very files of the first.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,9 +127,9 @@ impl Core {
             .name("snapshot".into())
             .spawn(move || {
                 let mut head = head;
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    sending.run(&descriptor.segments, &*moment, &mut head)
-                }));
+                // It only reads.
+                let result =
+                    base::contained(|| sending.run(&descriptor.segments, &*moment, &mut head));
                 let result = result.unwrap_or_else(|_| Err("its thread broke".into()));
                 drop(moment);
                 let done = Done::Sent {

@@ -92,6 +92,7 @@ pub fn open_cluster(
         meta_report: Default::default(),
         heartbeat_trigger,
         lost: Default::default(),
+        unwell: Default::default(),
         tick_ms: pace.tick_ms,
         heard_tables: Default::default(),
         follower_read: settings.cluster.follower_read,

@@ -3,7 +3,6 @@
 //! The commands run in order. One that meets a lent region makes the rest of the batch wait for it in a
 //! task of its own, so the inbox goes on.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use base::{DbIndex, Refusal, milestone};
@@ -123,16 +122,18 @@ impl Core {
                 self.refuse(&refusal, replies);
             } else {
                 let route = route(map, spec, &args, &mut regions);
-                let ran = catch_unwind(AssertUnwindSafe(|| {
-                    self.run_here(route, &regions, &call, &args, replies)
-                }));
+                let mut run = || self.run_here(route, &regions, &call, &args, replies);
+                let ran = match spec.is_write() {
+                    true => Ok(run()),
+                    false => base::contained(run),
+                };
                 match ran {
                     Ok(Ok(_)) => {}
                     Ok(Err(absent)) => return Err(absent),
                     Err(_) => {
-                        replies.truncate(before);
+                        batch.replies.truncate(before);
                         self.stats().unexpected_errors.add(1);
-                        replies.refusal(&Refusal::new("ERR internal error"));
+                        batch.replies.refusal(&Refusal::new("ERR internal error"));
                     }
                 }
             }
@@ -202,9 +203,11 @@ impl Core {
         }
         held.load_named(spec, db, &args).await;
         let before = batch.replies.len();
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            held.run(&call, &args, &mut batch.replies)
-        }));
+        let replies = &mut batch.replies;
+        let ran = match spec.is_write() {
+            true => Ok(held.run(&call, &args, replies)),
+            false => base::contained(|| held.run(&call, &args, replies)),
+        };
         if !matches!(ran, Ok(Ran::Done | Ran::Refused)) {
             batch.replies.truncate(before);
             batch.replies.refusal(&Refusal::new("ERR internal error"));

@@ -396,14 +396,10 @@ impl Core {
                 if let (Err(error), Some(durable)) = (&result, &shared.durable) {
                     durable.fail(error);
                 }
-                let numbers = places
-                    .iter()
-                    .zip(&writes)
-                    .map(|(&place, write)| (place, write.number))
-                    .collect();
+                let written = LogJob::logged(&places, &writes);
                 let mailbox = shared.mailboxes.get(core)?;
                 mailbox.push(Message::Logged {
-                    numbers,
+                    written,
                     commit,
                     is_ours,
                     ok: result.is_ok(),
@@ -446,6 +442,11 @@ impl Host for Core {
 
     fn on_refusal(&self, refusal: &Refusal) {
         self.stats().on_error(refusal);
+    }
+
+    fn log_stalled_ms(&self) -> Option<u64> {
+        let durable = self.shared.durable.as_ref()?;
+        durable.writer.disk().stalled_ms()
     }
 
     fn on_panic(&self) {

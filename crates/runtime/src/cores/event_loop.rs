@@ -197,7 +197,7 @@ impl Core {
                 let _ = self.tickets.deliver(ticket, Answer::Served(None));
             }
             Message::Logged {
-                numbers,
+                written,
                 commit,
                 is_ours,
                 ok,
@@ -215,7 +215,7 @@ impl Core {
                     }
                     None => {
                         self.begin_batch();
-                        self.on_regions(|owned, cx, out| owned.on_logged(&numbers, ok, cx, out));
+                        self.on_regions(|owned, cx, out| owned.on_logged(&written, ok, cx, out));
                     }
                 }
             }

@@ -101,10 +101,10 @@ pub enum Message {
     },
     /// Another core found nothing of its own to evict.
     Evict,
-    /// The log writer has these (region, number) on disk, or never will. With a ticket they are of a
+    /// The log writer has these on disk, or never will. With a ticket they are of a
     /// commit of held regions.
     Logged {
-        numbers: Vec<(Place, u64)>,
+        written: Vec<node::Logged>,
         commit: Option<usize>,
         /// Entries that this core proposed were among them ([`node::outgoing`]).
         is_ours: bool,

@@ -20,6 +20,7 @@ mod event_loop;
 mod evict;
 mod followers;
 mod lend;
+mod log_health;
 mod mailbox;
 mod prefetch;
 mod run;

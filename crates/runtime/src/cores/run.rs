@@ -137,7 +137,10 @@ impl Core {
             true => view.without_touching(),
             false => view,
         };
+        // A read that panics ends its connection, at most.
+        let contained = (!call.spec.is_write()).then(base::Contained::begin);
         let result = call_function(call.spec, view, args, reply);
+        drop(contained);
         let ran = match result {
             Ok(Attempt::Served) => Ran::Done,
             Ok(Attempt::Empty) => Ran::Empty,

@@ -49,6 +49,7 @@ impl Core {
             self.expire().await;
             self.tidy(rare);
             self.weigh_owned();
+            self.give_up_stalled();
             if self.id == 0 {
                 self.shared.sample_rates(self.now_ms());
             }

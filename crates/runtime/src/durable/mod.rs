@@ -28,6 +28,7 @@ mod evict;
 mod group_commit;
 mod held;
 mod load;
+mod log_disk;
 #[cfg(test)]
 mod one_core;
 mod readers;
@@ -46,6 +47,7 @@ use replica::LogStore;
 use settings::LogSync;
 
 pub use checkpoint::Checkpoints;
+pub use log_disk::{LogDisk, Turn};
 pub use recover::{RecoverError, recover, region_count, region_count_of};
 pub(crate) use room::disk;
 pub use room::make_room;
@@ -174,6 +176,13 @@ impl Durable {
 
     pub fn is_failed(&self) -> bool {
         self.failed.get().is_some()
+    }
+
+    /// Why this node cannot write, for good or just now: the same words as long as it lasts.
+    pub fn trouble(&self) -> Option<&str> {
+        let failed = self.failed.get().map(String::as_str);
+        let stalled = self.writer.disk().stalled_ms();
+        failed.or_else(|| stalled.map(|_| "the disk of the log does not answer"))
     }
 }
 

@@ -16,6 +16,7 @@ use replica::{LogError, LogStore, LogWrite};
 use settings::LogSync;
 
 use super::group_commit::{GroupCommit, Wait, WritingClients};
+use super::log_disk::LogDisk;
 use crate::clock::now_ms;
 use crate::cores::Mailbox;
 
@@ -63,6 +64,7 @@ struct State {
     /// `group-commit-delay`.
     delay_us: AtomicU64,
     writing: WritingClients,
+    disk: LogDisk,
     writes: AtomicU64,
     syncs: AtomicU64,
     /// How many of `writes` are on disk.
@@ -87,6 +89,7 @@ impl LogWriter {
             sync: AtomicU8::new(sync as u8),
             delay_us: AtomicU64::new(0),
             writing: WritingClients::default(),
+            disk: LogDisk::default(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             synced_writes: AtomicU64::new(0),
@@ -115,6 +118,11 @@ impl LogWriter {
     /// The clients that are writing, to be counted.
     pub fn writing(&self) -> &WritingClients {
         &self.state.writing
+    }
+
+    /// What its disk does.
+    pub fn disk(&self) -> &LogDisk {
+        &self.state.disk
     }
 
     /// Writes and syncs so far.
@@ -284,8 +292,10 @@ fn run(log: &dyn LogStore, state: &State) {
                 ends.push((writes.len(), job.done));
             }
             if failed.is_none()
-                && let Err(error) =
-                    state.when_there_is_room(|| log.write(&writes, sync == LogSync::Always))
+                && let Err(error) = state.when_there_is_room(|| {
+                    let is_synced = sync == LogSync::Always;
+                    state.disk.during(|| log.write(&writes, is_synced))
+                })
             {
                 failed = Some(error.to_string());
             }
@@ -326,7 +336,7 @@ fn run(log: &dyn LogStore, state: &State) {
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
             if failed.is_none()
-                && let Err(error) = state.when_there_is_room(|| log.sync())
+                && let Err(error) = state.when_there_is_room(|| state.disk.during(|| log.sync()))
             {
                 failed = Some(error.to_string());
             }

@@ -13,6 +13,7 @@ fn write(region: u64, index: u64) -> LogWrite {
         ..Entry::default()
     };
     LogWrite {
+        replica: 1,
         region,
         number: index,
         reset: None,
@@ -98,6 +99,7 @@ fn waiting() -> State {
         sync: AtomicU8::new(0),
         delay_us: AtomicU64::new(0),
         writing: WritingClients::default(),
+        disk: LogDisk::default(),
         writes: AtomicU64::new(0),
         syncs: AtomicU64::new(0),
         synced_writes: AtomicU64::new(0),

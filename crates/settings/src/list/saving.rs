@@ -39,6 +39,12 @@ pub(super) const ROWS: &[Setting] = &[
         "Engine rocksdb, standalone, `log-sync always`: microseconds that the log writer waits at most for more clients to share an fsync. After an fsync that served at least six clients it waits until half of the writing clients have sent their next write; if they do not come in time, the next fsyncs do not wait. 0: never.",
     ),
     row(
+        "log-stall-timeout",
+        int(0, 600_000),
+        "1500",
+        "Engine rocksdb: milliseconds that a write of the log may take. If the disk takes longer, or is slow all the time, a cluster node hands its regions over to others until the disk is well again; a node alone refuses writes three seconds later. 0: wait for ever.",
+    ),
+    row(
         "cache-size",
         BYTES,
         "0",

@@ -69,7 +69,8 @@ pub fn open(settings: &Settings) -> Result<Log, String> {
     let all = tracing_subscriber::registry().with(filter).with(layer);
     all.try_init().map_err(|error| error.to_string())?;
     let _ = FILTER.set(handle);
-    std::panic::set_hook(Box::new(on_panic));
+    let last = lines.clone();
+    std::panic::set_hook(Box::new(move |panic| on_panic(panic, &last)));
     Ok(Log { lines })
 }
 
@@ -86,7 +87,11 @@ impl Drop for Log {
     }
 }
 
-fn on_panic(panic: &PanicHookInfo<'_>) {
+/// Says so, and ends the process unless the panic is contained: what its thread was doing is half done, and others wait
+/// for it. A process that has ended is seen by everybody; the other nodes go on, and a start begins with what the disk
+/// has (decision 42).
+fn on_panic(panic: &PanicHookInfo<'_>, lines: &Lines) {
+    let is_contained = base::is_contained();
     let thread = std::thread::current();
     let trace = std::backtrace::Backtrace::capture();
     let is_traced = trace.status() == std::backtrace::BacktraceStatus::Captured;
@@ -94,7 +99,15 @@ fn on_panic(panic: &PanicHookInfo<'_>) {
         thread = thread.name(),
         location = panic.location().map(tracing::field::display),
         backtrace = is_traced.then(|| tracing::field::display(&trace)),
-        "panicked: {}",
-        panic.payload_as_str().unwrap_or("no text")
+        "panicked: {}{}",
+        panic.payload_as_str().unwrap_or("no text"),
+        match is_contained {
+            true => "",
+            false => "; this is a bug, and the process ends: nothing half done is kept",
+        }
     );
+    if !is_contained {
+        lines.flush(FLUSH);
+        std::process::abort();
+    }
 }
