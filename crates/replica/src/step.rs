@@ -131,12 +131,6 @@ impl Replica {
     }
 
     fn check(&self, message: &Message) -> Result<(), Unfit> {
-        if message.to != self.id() {
-            return Err(Unfit("for another replica"));
-        }
-        if message.from == self.id() || message.from == raft::INVALID_ID {
-            return Err(Unfit("from nobody else"));
-        }
         let terms = [message.term, message.log_term, message.commit_term];
         let term_max = MOST.min(self.term().saturating_add(FAR));
         if terms.iter().any(|&term| term > term_max) {
@@ -145,6 +139,12 @@ impl Replica {
         let indices = [message.index, message.commit, message.reject_hint];
         if indices.iter().any(|&index| index > self.index_max()) {
             return Err(Unfit("an index far beyond this log"));
+        }
+        if message.to != self.id() {
+            return Err(Unfit("for another replica"));
+        }
+        if message.from == self.id() || message.from == raft::INVALID_ID {
+            return Err(Unfit("from nobody else"));
         }
         // raft-rs takes a message without a term for one of its own.
         if message.term == 0 {

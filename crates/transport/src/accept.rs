@@ -293,12 +293,19 @@ async fn host(
     let state = shared.liveness.node(node);
     let connection = accepted(shared, node, guest.heard.clone(), Some(state.heard.clone()));
     liveness::on_connected(shared, node, &state);
-    tokio::select! {
-        ended = connection.run(stream) => note_garbage(shared, node, address, &ended),
-        () = guest.stop.cancelled() => { connection.outbox.close(connection.shared.config.bounds()); }
-    }
+    let was_stopped = tokio::select! {
+        ended = connection.run(stream) => {
+            note_garbage(shared, node, address, &ended);
+            false
+        }
+        // Another one took its place, or its secret is retired and it dials again: not a sign that it is gone.
+        () = guest.stop.cancelled() => {
+            connection.outbox.close(connection.shared.config.bounds());
+            true
+        }
+    };
     // Our own connection to it will tell, if we have one and it stands or is being made.
-    let no_more = !shared.has_open_link(node);
+    let no_more = !was_stopped && !shared.has_open_link(node);
     liveness::on_disconnected(shared, node, &state, no_more);
 }
 

@@ -46,7 +46,6 @@ pub fn run(peers: &[String], files: &[PathBuf]) -> Result<(), String> {
         }
     };
     let old = read_secrets(&file).map_err(text)?;
-    let nodes = all_nodes(peers, &old, &new)?;
     let steps: [(&str, Step); 3] = [
         ("accepts the new secret, too", SecretOrder::Add),
         ("uses the new secret", SecretOrder::Prefer),
@@ -55,6 +54,8 @@ pub fn run(peers: &[String], files: &[PathBuf]) -> Result<(), String> {
     for (what, order) in steps {
         // Under the new secret as soon as it works: the last step closes connections under the old one.
         let line = line_with(peers, &old, &new)?;
+        // Asked before each step: another one may have joined meanwhile, with the old secret.
+        let nodes = all_nodes(&line)?;
         let body = order(new.clone()).encode();
         for (node, address) in &nodes {
             let answer = line.call_at(address, METHOD_SECRET, body.clone(), TIMEOUT);
@@ -95,8 +96,7 @@ fn line_with(peers: &[String], old: &[Secret], new: &Secret) -> Result<Line, Str
 }
 
 /// Number and address of every node. All have to be there: one that is away would be shut out.
-fn all_nodes(peers: &[String], old: &[Secret], new: &Secret) -> Result<Vec<(u64, String)>, String> {
-    let line = line_with(peers, old, new)?;
+fn all_nodes(line: &Line) -> Result<Vec<(u64, String)>, String> {
     let rows = line.patient_tables(Ask::Nodes(true), TIMEOUT);
     let rows = rows.map_err(|why| why.to_string())?.nodes;
     let mut nodes = Vec::new();
