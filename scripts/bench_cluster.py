@@ -152,11 +152,14 @@ class Neokv(Trio):
 
     def launch(self):
         self.ports = free_ports(3, beside=10_000)
+        secret = os.path.join(self.folder, "secret")
+        with open(secret, "w") as file:
+            file.write(os.urandom(32).hex() + "\n")
         for n, port in enumerate(self.ports):
             role = (["--cluster-init", "yes", "--replicas", "3", "--regions", str(self.regions)] if n == 0
                     else ["--join", f"127.0.0.1:{self.ports[0] + 10_000}"])
             self.spawn(n, [self.binary, "server", "--bind", "127.0.0.1", "--redis-port", str(port), "--num-shards", str(self.shards),
-                           "--data-dir", os.path.join(self.folder, str(n), "data"), *role])
+                           "--data-dir", os.path.join(self.folder, str(n), "data"), "--cluster-secret-file", secret, *role])
 
     def until_ready(self):
         self.wait_for("cluster_state:ok", lambda: all(self.info(port).get("cluster_state") == "ok" for port in self.ports),

@@ -101,7 +101,7 @@ fn wrong_words() {
         assert_eq!(complaint(&args), expected);
     }
     // Nobody is at port 1.
-    let line = complaint(&["ctl", "--peer", "127.0.0.1:1", "nodes"]);
+    let line = complaint(&["ctl", "--peer-auth", "no", "--peer", "127.0.0.1:1", "nodes"]);
     assert!(line.contains("127.0.0.1:1: cannot be reached"), "{line}");
     let folder = std::env::temp_dir().join(format!("neokv-meta-{}", std::process::id()));
     let line = complaint(&["meta", "--data-dir", folder.to_str().unwrap()]);

@@ -214,6 +214,8 @@ fn all_replicas_give_up_the_same() {
         .collect();
     let said = Command::new(env!("CARGO_BIN_EXE_neokv"))
         .args(["ctl", "--peer", &peers.join(","), "digest"])
+        .arg("--cluster-secret-file")
+        .arg(trio.secret())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();

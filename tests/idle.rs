@@ -41,6 +41,9 @@ fn start(folder: &Folder, n: usize, port: u16, first: u16) -> Node {
     } else {
         command.args(["--join", &format!("127.0.0.1:{}", first + 10_000)]);
     }
+    let secret = folder.0.join("secret");
+    fs::write(&secret, format!("{:064x}\n", std::process::id())).unwrap();
+    command.arg("--cluster-secret-file").arg(secret);
     Node::of(command, port)
 }
 

@@ -27,6 +27,10 @@ impl Playground {
     }
 
     /// `neokv cluster WORDS --dir …`
+    fn secret(&self) -> String {
+        format!("{}/cluster-secret", self.dir())
+    }
+
     fn cluster(&self, words: &str) -> Output {
         let (before, after) = words.split_once(" -- ").unwrap_or((words, ""));
         let mut line: Vec<&str> = before.split(' ').collect();
@@ -52,7 +56,9 @@ impl Playground {
         let peers = (0..3).map(|above| format!("127.0.0.1:{}", self.port + 10_000 + above));
         let peers = peers.collect::<Vec<_>>().join(",");
         let words: Vec<&str> = words.split(' ').collect();
-        neokv(&[&["ctl", "--peer", &peers], &words[..]].concat())
+        let secret = self.secret();
+        let access = ["ctl", "--peer", &peers, "--cluster-secret-file", &secret];
+        neokv(&[&access[..], &words[..]].concat())
     }
 
     fn client(&self) -> Option<ClusterConnection> {

@@ -123,7 +123,8 @@ fn ctl(trio: &Trio, words: &str) -> Option<serde_json::Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_neokv"))
         .arg("ctl")
         .args(words.split(' '))
-        .args(["--json", "--peer", &peer])
+        .args(["--json", "--peer", &peer, "--cluster-secret-file"])
+        .arg(trio.secret())
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -98,6 +98,8 @@ impl Cluster {
         let place = process * 31 + n;
         let folder = std::env::temp_dir().join(format!("neokv-cluster-{process}-{n}"));
         fs::create_dir_all(&folder).expect("a folder");
+        // The same for all clusters of a test: it is by their ids that they refuse each other's nodes.
+        fs::write(folder.join("secret"), format!("{process:064x}\n")).expect("a file");
         Cluster {
             plan,
             folder,
@@ -191,7 +193,13 @@ impl Cluster {
         let tls = settings
             .chunks(2)
             .filter(|pair| pair[0].starts_with("--peer-tls"));
-        tls.flatten().cloned().collect()
+        let secret = ["--cluster-secret-file".into(), self.secret()];
+        tls.flatten().cloned().chain(secret).collect()
+    }
+
+    /// The file with the cluster secret.
+    pub fn secret(&self) -> String {
+        self.folder.join("secret").to_string_lossy().into_owned()
     }
 
     pub fn folder(&self) -> &Path {
@@ -267,6 +275,8 @@ impl Cluster {
                 "yes",
                 "--protected-mode",
                 "no",
+                "--cluster-secret-file",
+                &self.secret(),
             ]
             .map(str::to_owned),
         );

@@ -101,6 +101,7 @@ fn a_cluster_under_tls_and_strangers_at_its_door() {
     // An operator without a certificate.
     let asked = Command::new(env!("CARGO_BIN_EXE_neokv"))
         .args(["ctl", "nodes", "--peer", &cluster.peer_address(1)])
+        .args(["--cluster-secret-file", &cluster.secret()])
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&asked.stderr);

@@ -43,6 +43,8 @@ impl Trio {
                 .map(|(name, value)| (name.to_string(), value.to_string()))
                 .collect(),
         };
+        std::fs::create_dir_all(&trio.folder).expect("a folder");
+        std::fs::write(trio.secret(), format!("{:064x}\n", place)).expect("a file");
         for node in 0..3 {
             let child = trio.spawn(node, settings);
             trio.nodes.push(Some(child));
@@ -75,7 +77,8 @@ impl Trio {
             ])
             .args(["--data-dir", "data", "--num-shards", "2"])
             .args(["--block-cache-size", "32mb", "--protected-mode", "no"])
-            .args(["--enable-debug-command", "yes"])
+            .args(["--enable-debug-command", "yes", "--cluster-secret-file"])
+            .arg(self.secret())
             .args(settings)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&folder)
@@ -83,6 +86,11 @@ impl Trio {
             .stdout(log.try_clone().expect("a log"))
             .stderr(log);
         command.spawn().expect("setpriv (util-linux) and neokv")
+    }
+
+    /// The file with the cluster secret.
+    pub fn secret(&self) -> PathBuf {
+        self.folder.join("secret")
     }
 
     pub fn host(&self, node: usize) -> String {
@@ -172,6 +180,10 @@ impl Trio {
             .iter()
             .find(|((first, last), _)| (*first..=*last).contains(&slot));
         found.map(|(_, node)| *node)
+    }
+
+    pub fn pid(&self, node: usize) -> u32 {
+        self.nodes[node].as_ref().expect("it runs").id()
     }
 
     fn signal(&self, node: usize, signal: &str) {

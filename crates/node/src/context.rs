@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::Refusal;
-use base::cluster::RegionId;
+use base::cluster::{NodeId, RegionId};
 use keyspace::rows::RowStore;
 use keyspace::{Garbage, Tuning};
-use replica::{Ready, Replica, SnapshotHead};
+use replica::{Ready, Replica, SnapshotHead, Unfit};
 use resp::Args;
 
 use crate::{Batch, Catalogue, DataSet, Map, Peers, Place, ReplicaRecord, Specs};
@@ -91,8 +91,8 @@ pub trait Host {
     /// An entry of so many commands was proposed.
     fn on_proposed(&self, _commands: usize) {}
 
-    /// A message of a peer does not fit.
-    fn on_unfit_message(&self) {}
+    /// A message of a node for a region was not taken in, and why.
+    fn on_unfit_message(&self, _from: NodeId, _region: u64, _why: &Unfit) {}
 
     /// A replica has executed an entry.
     fn on_executed(&self, _place: Place, _replica: &Replica, _entry: &Executing<'_>) {}

@@ -7,7 +7,7 @@ use meta::state::State;
 use meta::wire::{
     Address, AdminAnswer, AdminRequest, Heartbeat, HeartbeatAnswer, Join, JoinAnswer,
 };
-use replica::{LogStore, LogWrite, Message, Ready, Replica};
+use replica::{LogStore, LogWrite, Message, Ready, Replica, Unfit};
 
 use crate::{Executing, ReplicaRecord};
 
@@ -32,6 +32,9 @@ pub struct MetaContext<'a> {
 pub trait MetaObserver {
     /// The member's role or leader may have changed, as `ready` says.
     fn on_ready(&self, _replica: &Replica, _record: &ReplicaRecord, _ready: &Ready) {}
+
+    /// A message of a node was not taken in, and why.
+    fn on_unfit_message(&self, _from: NodeId, _why: &Unfit) {}
 
     /// The member has executed an entry; `state` is the state behind it.
     fn on_executed(&self, _replica: &Replica, _entry: &Executing<'_>, _state: &State) {}

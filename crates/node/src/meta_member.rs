@@ -30,6 +30,7 @@ use meta::state::{Found, State};
 use meta::wire::{Action, AdminAnswer, Order, ReplicaReport};
 use replica::{LogStore, Ready, Replica, ReplicaConfig, decode_message};
 
+use crate::peers::MOST_HEARD;
 use crate::{MetaContext, MetaEffects, MetaRecord, Pace, ReplicaRecord, lead, report_of_replica};
 
 /// What a member of meta begins with.
@@ -166,10 +167,14 @@ impl<T> MetaMember<T> {
         let Ok(message) = decode_message(bytes) else {
             return;
         };
-        if self.record.descriptor.member(message.from).is_none() {
+        if self.record.descriptor.member(message.from).is_none()
+            && (self.heard.len() < MOST_HEARD || self.heard.contains_key(&message.from))
+        {
             self.heard.insert(message.from, from);
         }
-        let _ = self.replica.step(message, cx.clock_ms);
+        if let Err(why) = self.replica.step(message, cx.clock_ms) {
+            cx.observer.on_unfit_message(from, &why);
+        }
     }
 
     /// The log has a write on disk.

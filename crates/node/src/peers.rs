@@ -25,6 +25,8 @@ use crate::{Context, Outcome, OwnedRegions, Place, Region, ReplicaRecord, Unserv
 const MOST_PARKED: usize = 4096;
 /// How long one successor is tried.
 const HAND_OVER_MS: u64 = 2_000;
+/// Replicas that are no members, as far as is known, and whose nodes are remembered.
+pub(crate) const MOST_HEARD: usize = 64;
 /// How long clients of a region without a leader wait before they are told.
 pub const TIMEOUT_MS: u64 = 3_000;
 
@@ -167,14 +169,17 @@ impl OwnedRegions {
                     // more, has no files: then the leader must hear that.
                     return Ok(());
                 }
-                if peers.record.descriptor.member(message.from).is_none() {
+                if peers.record.descriptor.member(message.from).is_none()
+                    && (peers.heard.len() < MOST_HEARD || peers.heard.contains_key(&message.from))
+                {
                     peers.heard.insert(message.from, from);
                 }
             }
             member.replica.step(message, cx.clock_ms)
         });
-        if stepped.is_err() {
-            cx.host.on_unfit_message();
+        if let Err(why) = stepped {
+            let region = member.replica.region();
+            cx.host.on_unfit_message(from, region, &why);
         }
     }
 

@@ -19,6 +19,9 @@ use crate::snapshot::snapshot_head;
 
 /// Terms and indices beyond this are no honest member's; adding to them must not overflow.
 const MOST: u64 = 1 << 60;
+/// Nor are those so far ahead of this replica's own: a term takes an election, an entry a write, and this many take
+/// longer than any replica is away. One forged term would otherwise be everybody's for ever.
+const FAR: u64 = 1 << 32;
 
 /// A message that was not taken in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,22 +131,20 @@ impl Replica {
     }
 
     fn check(&self, message: &Message) -> Result<(), Unfit> {
+        let terms = [message.term, message.log_term, message.commit_term];
+        let term_max = MOST.min(self.term().saturating_add(FAR));
+        if terms.iter().any(|&term| term > term_max) {
+            return Err(Unfit("a term far beyond that of this replica"));
+        }
+        let indices = [message.index, message.commit, message.reject_hint];
+        if indices.iter().any(|&index| index > self.index_max()) {
+            return Err(Unfit("an index far beyond this log"));
+        }
         if message.to != self.id() {
             return Err(Unfit("for another replica"));
         }
         if message.from == self.id() || message.from == raft::INVALID_ID {
             return Err(Unfit("from nobody else"));
-        }
-        let numbers = [
-            message.term,
-            message.log_term,
-            message.index,
-            message.commit,
-            message.commit_term,
-            message.reject_hint,
-        ];
-        if numbers.iter().any(|&number| number > MOST) {
-            return Err(Unfit("a number beyond belief"));
         }
         // raft-rs takes a message without a term for one of its own.
         if message.term == 0 {
@@ -172,6 +173,10 @@ impl Replica {
             }
             _ => Ok(()),
         }
+    }
+
+    fn index_max(&self) -> u64 {
+        MOST.min(self.last_index().saturating_add(FAR))
     }
 
     fn check_append(&self, message: &Message) -> Result<(), Unfit> {
@@ -217,12 +222,107 @@ impl Replica {
         let Some(head) = snapshot_head(message) else {
             return Err(Unfit("no snapshot"));
         };
-        if head.index == 0 || head.index > MOST || head.term == 0 || head.term > message.term {
+        if head.index == 0
+            || head.index > self.index_max()
+            || head.term == 0
+            || head.term > message.term
+        {
             return Err(Unfit("a snapshot of nothing"));
         }
         if head.members.is_empty() || !head.members.contains(self.id()) {
             return Err(Unfit("a snapshot without this replica"));
         }
         head.members.check().map_err(Unfit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{FOUNDED, ReplicaConfig};
+    use crate::map_log::MapLog;
+    use crate::members::Members;
+
+    fn follower() -> Replica {
+        let config = ReplicaConfig {
+            region: 3,
+            replica: 1,
+            members: Members::of_voters([1, 2, 3]),
+            applied: 1,
+            snapshot: FOUNDED,
+            tick_ms: 10,
+            ..ReplicaConfig::default()
+        };
+        Replica::new(config, &MapLog::new()).unwrap()
+    }
+
+    fn message(kind: MessageType, term: u64) -> Message {
+        let mut message = Message::default();
+        message.set_msg_type(kind);
+        (message.from, message.to, message.term) = (2, 1, term);
+        message
+    }
+
+    const KINDS: [MessageType; 8] = [
+        MessageType::MsgHeartbeat,
+        MessageType::MsgHeartbeatResponse,
+        MessageType::MsgAppend,
+        MessageType::MsgAppendResponse,
+        MessageType::MsgRequestVote,
+        MessageType::MsgRequestPreVote,
+        MessageType::MsgRequestVoteResponse,
+        MessageType::MsgTimeoutNow,
+    ];
+
+    #[test]
+    fn a_forged_term_changes_nothing() {
+        let mut replica = follower();
+        let term = replica.term();
+        for kind in KINDS {
+            for forged in [1 << 60, (1 << 60) + 1, u64::MAX, term + FAR + 1] {
+                let refused = replica.step(message(kind, forged), 10);
+                assert!(refused.is_err(), "{kind:?} of term {forged}");
+                let mut other = message(kind, term.max(1));
+                other.log_term = forged;
+                assert!(replica.step(other, 10).is_err(), "{kind:?}");
+                let mut other = message(kind, term.max(1));
+                other.commit_term = forged;
+                assert!(replica.step(other, 10).is_err(), "{kind:?}");
+            }
+        }
+        assert_eq!(replica.term(), term);
+        assert_eq!(replica.leader(), None);
+    }
+
+    #[test]
+    fn a_forged_index_changes_nothing() {
+        let mut replica = follower();
+        let (term, last) = (replica.term().max(1), replica.last_index());
+        for kind in KINDS {
+            for forged in [1 << 60, u64::MAX, last + FAR + 1] {
+                let mut of_index = message(kind, term);
+                (of_index.index, of_index.log_term) = (forged, 1);
+                let mut of_commit = message(kind, term);
+                of_commit.commit = forged;
+                let mut of_hint = message(kind, term);
+                of_hint.reject_hint = forged;
+                for forged in [of_index, of_commit, of_hint] {
+                    assert!(replica.step(forged, 10).is_err(), "{kind:?}");
+                }
+            }
+        }
+        assert_eq!(replica.last_index(), last);
+    }
+
+    /// A replica that was away for years, in a cluster that elects a leader every second.
+    #[test]
+    fn a_replica_that_was_away_for_long_still_hears() {
+        let mut replica = follower();
+        let later = replica.term() + 10 * 366 * 86_400;
+        replica
+            .step(message(MessageType::MsgHeartbeat, later), 10)
+            .unwrap();
+        assert_eq!(replica.term(), later);
+        assert_eq!(replica.leader(), Some(2));
     }
 }

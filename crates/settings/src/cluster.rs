@@ -34,6 +34,10 @@ pub struct ClusterSettings {
     pub snapshot_rate_bytes: u64,
     /// Certificate, key, authority.
     pub tls: Option<[String; 3]>,
+    /// Empty: none was given.
+    pub secret_file: String,
+    /// Peers have to prove something.
+    pub peer_auth: bool,
 }
 
 impl ClusterSettings {
@@ -91,6 +95,8 @@ impl Settings {
             keep_entries: self.int("log-keep-entries") as u64,
             keep_bytes: self.bytes("log-keep-bytes"),
             snapshot_rate_bytes: self.bytes("snapshot-rate"),
+            secret_file: self.text("cluster-secret-file"),
+            peer_auth: self.flag("peer-auth"),
             tls: tls.iter().any(|it| !it.is_empty()).then_some(tls),
         };
     }

@@ -1,8 +1,9 @@
-//! Connections others dial: the handshake, and the question whether two processes have one id.
+//! Connections others dial: the handshake, what may be asked on each, and the question whether two processes have one id.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Asked;
 use crate::connection::{Connection, Ended, Side};
-use crate::handshake::{answer_hello, check_hello, receive_hello};
+use crate::handshake::{Opening, answer_hello, answer_version, check_hello, receive_opening};
 use crate::liveness;
 use crate::outbox::Outbox;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::secret::Secret;
 use crate::snapshot;
+use crate::strangers::Strangers;
 use crate::stream::{LastHeard, Stream};
 use crate::transport::Shared;
 use crate::wire::{Hello, Purpose};
@@ -26,6 +29,7 @@ use crate::wire::{Hello, Purpose};
 pub struct Doorkeeper {
     peers: Mutex<HashMap<u64, Arc<Guest>>>,
     connections: AtomicUsize,
+    strangers: Strangers,
 }
 
 struct Guest {
@@ -60,14 +64,12 @@ pub async fn listen(shared: Arc<Shared>, listener: TcpListener) {
                 continue;
             }
         };
-        if shared.door.connections.load(Ordering::Relaxed) >= shared.config.connections_max {
-            let line = format!("a peer from {address} was turned away: too many connections");
-            shared.notice("too many", &line);
-            continue;
-        }
-        let counted = Counted::new(&shared);
         let shared = shared.clone();
-        tokio::spawn(async move { greet(shared, socket, address, counted).await });
+        tokio::spawn(async move {
+            if let Some((stream, hello, secret)) = shake_hands(&shared, socket, address).await {
+                greet(shared, stream, address, hello, secret).await;
+            }
+        });
     }
 }
 
@@ -75,9 +77,10 @@ pub async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 pub struct Counted(Arc<Shared>);
 
 impl Counted {
-    fn new(shared: &Arc<Shared>) -> Counted {
-        shared.door.connections.fetch_add(1, Ordering::Relaxed);
-        Counted(shared.clone())
+    fn new(shared: &Arc<Shared>) -> Option<Counted> {
+        let before = shared.door.connections.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(shared.clone());
+        (before < shared.config.connections_max).then_some(counted)
     }
 }
 
@@ -87,56 +90,101 @@ impl Drop for Counted {
     }
 }
 
-async fn greet(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr, counted: Counted) {
-    let greeting = async {
-        socket.set_nodelay(true)?;
-        let mut stream = match &shared.armour {
-            Some(armour) => armour.accept(socket).await.map_err(|error| {
-                io::Error::new(error.kind(), format!("does not pass TLS: {error}"))
-            })?,
-            None => Stream::Plain(socket),
-        };
-        let hello = receive_hello(&mut stream).await?;
-        Ok::<_, io::Error>((stream, hello))
-    };
-    let (mut stream, hello) =
-        match tokio::time::timeout(shared.config.connect_timeout, greeting).await {
-            Ok(Ok(greeted)) => greeted,
-            Ok(Err(error)) => {
-                let kind = format!("stranger {}", address.ip());
-                let line = match error.kind() {
-                    io::ErrorKind::UnexpectedEof => "closed the connection before a word".into(),
-                    _ => error.to_string(),
-                };
-                shared.notice(&kind, &format!("what connects from {address} {line}"));
-                return;
-            }
-            Err(_) => {
-                let kind = format!("stranger {}", address.ip());
-                shared.notice(&kind, &format!("what connects from {address} says nothing"));
-                return;
-            }
-        };
-    let me = shared.identity();
-    let checked = match hello {
-        Ok(hello) => check_hello(&me, shared.incarnation, &hello).map(|()| hello),
-        Err(refusal) => Err(refusal),
-    };
-    let (hello, guest) = match checked {
-        Ok(hello) if hello.purpose() == Purpose::Peer => {
-            match admit(&shared, &hello, address).await {
-                Ok(guest) => (hello, Some(guest)),
-                Err(refusal) => return refuse(&shared, stream, address, &refusal).await,
-            }
+/// A connection of somebody nobody knows yet: one of few, until it has proved that it is one of us.
+async fn shake_hands(
+    shared: &Arc<Shared>,
+    socket: TcpStream,
+    address: SocketAddr,
+) -> Option<(Stream, Hello, Option<Secret>)> {
+    let source = address.ip();
+    let config = &shared.config;
+    let (place, crowded) =
+        shared
+            .door
+            .strangers
+            .enter(source, config.strangers_max, config.strangers_of_source_max);
+    if crowded {
+        let line = format!(
+            "many connect to the port for peers and do not shake hands, the last from {address}: the oldest of them \
+             are closed"
+        );
+        shared.notice("crowded", &line);
+    }
+    let opening = tokio::select! {
+        opening = receive_opening(shared, socket, || place.prove()) => opening,
+        () = place.lost() => return None,
+        () = tokio::time::sleep(config.connect_timeout) => {
+            let kind = format!("stranger {source}");
+            shared.notice(&kind, &format!("what connects from {address} says nothing"));
+            return None;
         }
-        Ok(hello) => (hello, None),
-        Err(refusal) => return refuse(&shared, stream, address, &refusal).await,
+    };
+    drop(place);
+    let refused = |refusal: &Refusal| {
+        let kind = format!("refuse {source} {:?}", refusal.kind);
+        let line = format!("refused a connection from {address}: {refusal}");
+        shared.notice(&kind, &line);
+    };
+    match opening {
+        Ok(Opening::Hello(stream, hello, secret)) => return Some((stream, hello, secret)),
+        Ok(Opening::Told(refusal)) => refused(&refusal),
+        Ok(Opening::Refused(mut stream, refusal)) => {
+            refused(&refusal);
+            let goodbye = answer_version(&mut stream, &refusal);
+            let _ = tokio::time::timeout(config.connect_timeout, goodbye).await;
+        }
+        Err(error) => {
+            let line = match error.kind() {
+                io::ErrorKind::UnexpectedEof => "closed the connection before a word".into(),
+                _ => error.to_string(),
+            };
+            let kind = format!("stranger {source}");
+            shared.notice(&kind, &format!("what connects from {address} {line}"));
+        }
+    }
+    None
+}
+
+/// Somebody who has proved to be one of us: what it wants, and whether it may.
+async fn greet(
+    shared: Arc<Shared>,
+    mut stream: Stream,
+    address: SocketAddr,
+    hello: Hello,
+    secret: Option<Secret>,
+) {
+    let me = shared.identity();
+    let Some(counted) = Counted::new(&shared) else {
+        let refusal = Refusal::new(RefusalKind::Busy, "too many connections");
+        return refuse(&shared, stream, address, &refusal).await;
+    };
+    if let Err(refusal) = check_hello(&me, shared.incarnation, &hello) {
+        return refuse(&shared, stream, address, &refusal).await;
+    }
+    if hello.purpose() != Purpose::Calls
+        && let Err(refusal) = recognize(&shared, hello.from).await
+    {
+        return refuse(&shared, stream, address, &refusal).await;
+    }
+    let guest = match hello.purpose() {
+        Purpose::Peer => match admit(&shared, &hello, address).await {
+            Ok(guest) => Some(guest),
+            Err(refusal) => return refuse(&shared, stream, address, &refusal).await,
+        },
+        _ => None,
     };
     let answered = answer_hello(&mut stream, &me, None).await;
     match guest {
         Some(guest) => {
             if answered.is_ok() {
-                host(&shared, &hello, &guest, stream, address).await;
+                let mut hosting = pin!(host(&shared, &hello, &guest, stream, address));
+                tokio::select! {
+                    () = &mut hosting => {}
+                    () = retired(&shared, secret.as_ref()) => {
+                        guest.stop.cancel();
+                        hosting.await;
+                    }
+                }
             }
             shared.door.leave(hello.from, &guest);
         }
@@ -144,16 +192,49 @@ async fn greet(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr, coun
         None if hello.purpose() == Purpose::Snapshot => {
             let from = hello.from;
             shared.snapshot_runtime.clone().spawn(async move {
-                snapshot::receive(shared, stream, from).await;
+                let until = retired(&shared, secret.as_ref());
+                tokio::select! {
+                    () = snapshot::receive(shared.clone(), stream, from) => {}
+                    () = until => {}
+                }
                 drop(counted);
             });
         }
         None => {
             let connection = accepted(&shared, hello.from, Arc::new(LastHeard::default()), None);
-            let ended = connection.run(stream).await;
-            note_garbage(&shared, hello.from, address, &ended);
+            tokio::select! {
+                ended = connection.run(stream) => note_garbage(&shared, hello.from, address, &ended),
+                () = retired(&shared, secret.as_ref()) => {}
+            }
         }
     }
+}
+
+/// Returns when the secret of a connection is not accepted any more. The other side dials again, with another one.
+async fn retired(shared: &Shared, secret: Option<&Secret>) {
+    match (&shared.secrets, secret) {
+        (Some(secrets), Some(secret)) => secrets.retired(secret).await,
+        _ => std::future::pending().await,
+    }
+}
+
+/// Waits a little for a node that was not introduced: it may have joined just now.
+async fn recognize(shared: &Shared, node: u64) -> Result<(), Refusal> {
+    if !shared.config.known_only || shared.address_of(node).is_some() {
+        return Ok(());
+    }
+    shared.handler.on_unknown(node);
+    let pause = (shared.config.heartbeat / 10).max(Duration::from_millis(1));
+    for _ in 0..20 {
+        tokio::time::sleep(pause).await;
+        if shared.address_of(node).is_some() {
+            return Ok(());
+        }
+    }
+    Err(Refusal::new(
+        RefusalKind::UnknownNode,
+        format!("node {node} is no node of this cluster, as far as this one has heard"),
+    ))
 }
 
 async fn refuse(shared: &Shared, mut stream: Stream, address: SocketAddr, refusal: &Refusal) {
@@ -212,12 +293,19 @@ async fn host(
     let state = shared.liveness.node(node);
     let connection = accepted(shared, node, guest.heard.clone(), Some(state.heard.clone()));
     liveness::on_connected(shared, node, &state);
-    tokio::select! {
-        ended = connection.run(stream) => note_garbage(shared, node, address, &ended),
-        () = guest.stop.cancelled() => { connection.outbox.close(connection.shared.config.bounds()); }
-    }
+    let was_stopped = tokio::select! {
+        ended = connection.run(stream) => {
+            note_garbage(shared, node, address, &ended);
+            false
+        }
+        // Another one took its place, or its secret is retired and it dials again: not a sign that it is gone.
+        () = guest.stop.cancelled() => {
+            connection.outbox.close(connection.shared.config.bounds());
+            true
+        }
+    };
     // Our own connection to it will tell, if we have one and it stands or is being made.
-    let no_more = !shared.has_open_link(node);
+    let no_more = !was_stopped && !shared.has_open_link(node);
     liveness::on_disconnected(shared, node, &state, no_more);
 }
 

@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use crate::wire::{Frame, RaftMessage};
 
 /// Room for this much of what is announced, at once.
-const ROOM_BYTES: u64 = 8 << 20;
+const ROOM_BYTES: u64 = 256 << 10;
 
 #[derive(Default)]
 pub struct Assembly {

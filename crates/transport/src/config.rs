@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::secret::Secrets;
+
 /// What [`Transport::start`](crate::Transport::start) needs to know.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -14,8 +16,12 @@ pub struct Config {
     pub node_id: u64,
     /// Where peers connect to. None: a client, such as `neokv ctl`.
     pub listen: Option<SocketAddr>,
-    /// None: plain TCP. All nodes of a cluster have it, or none.
+    /// Mutual TLS, in place of the secret. All nodes of a cluster have it, or none.
     pub tls: Option<Tls>,
+    /// What every connection is under if there is no TLS. None: plain TCP, for loopback only.
+    pub secrets: Option<Secrets>,
+    /// Raft messages and snapshots only from nodes that were introduced (`Transport::set_peer`).
+    pub known_only: bool,
 
     /// Something is said on every connection at least this often.
     pub heartbeat: Duration,
@@ -36,8 +42,11 @@ pub struct Config {
     pub frame_bytes_max: usize,
     /// Calls under way: made by this node, and, per connection, made to it.
     pub calls_max: usize,
-    /// Connections from elsewhere.
+    /// Connections from elsewhere that have shaken hands.
     pub connections_max: usize,
+    /// Connections that have not: of all sources, and of one. One more ends the oldest.
+    pub strangers_max: usize,
+    pub strangers_of_source_max: usize,
 
     pub snapshots: Snapshots,
 }
@@ -74,6 +83,8 @@ impl Default for Config {
             node_id: 0,
             listen: None,
             tls: None,
+            secrets: None,
+            known_only: false,
             heartbeat: Duration::from_millis(500),
             down_after: Duration::from_millis(2000),
             connect_timeout: Duration::from_secs(5),
@@ -85,6 +96,8 @@ impl Default for Config {
             frame_bytes_max: 16 << 20,
             calls_max: 4096,
             connections_max: 1024,
+            strangers_max: 256,
+            strangers_of_source_max: 64,
             snapshots: Snapshots::default(),
         }
     }
@@ -101,6 +114,8 @@ impl Config {
             "frame_bytes_max must be between 4 KiB and 1 GiB"
         } else if self.batch_bytes == 0 {
             "batch_bytes must not be 0"
+        } else if self.strangers_max == 0 || self.strangers_of_source_max == 0 {
+            "somebody has to be let in before the handshake"
         } else if (self.cluster_id == 0) != (self.node_id == 0) {
             "a node id and a cluster id belong together"
         } else {

@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use tokio_util::codec::FramedRead;
 
 use crate::assembly::Assembly;
 use crate::call::{Asked, Reply};
 use crate::counters::{Tally, add};
 use crate::drain::Drain;
+use crate::frames::Frames;
 use crate::liveness;
 use crate::outbox::Outbox;
 use crate::stream::{LastHeard, Listening, Stream};
@@ -107,10 +108,8 @@ impl Connection {
     }
 
     async fn read(&self, read: impl AsyncRead + Unpin) -> Ended {
-        let codec = LengthDelimitedCodec::builder()
-            .max_frame_length(self.shared.config.frame_bytes_max)
-            .new_codec();
-        let mut frames = FramedRead::with_capacity(read, codec, 64 * 1024);
+        let bytes_max = self.shared.config.frame_bytes_max;
+        let mut frames = FramedRead::with_capacity(read, Frames { bytes_max }, 64 * 1024);
         let mut assembly = Assembly::default();
         loop {
             let bytes = match frames.next().await {

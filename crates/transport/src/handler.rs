@@ -1,6 +1,6 @@
 //! What the transport tells the server: one trait.
 //!
-//! `on_raft`, `on_call`, `on_up`, `on_down`, `on_broken`, `on_refused` run on the peer thread, which serves all
+//! `on_raft`, `on_call`, `on_up`, `on_down`, `on_broken`, `on_refused`, `on_unknown` run on the peer thread, which serves all
 //! connections: hand over and return. Those about snapshots run on threads that may touch a disk.
 
 use std::path::PathBuf;
@@ -30,6 +30,10 @@ pub trait Handler: Send + Sync + 'static {
 
     /// The node at the address of `node` does not want us. Tried again, with back-off.
     fn on_refused(&self, _node: u64, _refusal: &Refusal) {}
+
+    /// Somebody who has proved to be one of us calls itself a node that was not introduced (`Config::known_only`). If
+    /// it has joined just now, it had better be introduced soon.
+    fn on_unknown(&self, _node: u64) {}
 
     /// A peer wants to send a snapshot. An accepted one is written to the directory, which must be
     /// the same one when the same snapshot (from, region, id) is offered again after a break.

@@ -15,12 +15,15 @@
 //! - **Messages of one sender for one region arrive in order, or not at all.** Raft messages may be
 //!   dropped; a call ends exactly once, with an answer or an error; a snapshot is resumed.
 //! - **Memory is bounded**, whatever a peer or a stranger sends; nothing it sends panics.
+//! - **Nobody is heard who has not proved the cluster secret**, or shown a certificate; strangers are few.
 //! - **Two nodes that talk agree who they are**: cluster id, both node ids, and one process per id.
 //!
 //! One file per thing: `wire` is what travels, `handshake` the first words, `link` dials and
 //! `accept` listens, `connection` reads and writes, `outbox` is what waits, `drain` and `assembly` cut large messages and put them
 //! together, `call` the calls,
-//! `liveness` who is heard, `snapshot/` the transfers, `tls` the armour. `transport` holds it together.
+//! `liveness` who is heard, `snapshot/` the transfers, `secret` and `seal` what connections are under, `tls` what may be
+//! in its place, `reload` what changes on disk, `strangers` those who have not shaken hands, `frames` what is cut out
+//! of arriving bytes. `transport` holds it together.
 
 mod accept;
 mod assembly;
@@ -29,6 +32,7 @@ mod config;
 mod connection;
 mod counters;
 mod drain;
+mod frames;
 mod handler;
 mod handshake;
 mod link;
@@ -36,7 +40,11 @@ mod liveness;
 mod notice;
 mod outbox;
 mod refusal;
+mod reload;
+mod seal;
+mod secret;
 mod snapshot;
+mod strangers;
 mod stream;
 mod tls;
 mod transport;
@@ -48,6 +56,7 @@ pub use config::{Config, Snapshots, Tls};
 pub use counters::Counters;
 pub use handler::Handler;
 pub use refusal::{Refusal, RefusalKind};
+pub use secret::{Secret, Secrets, read_secrets, write_secrets};
 pub use snapshot::{
     Accept, IncomingOffer, OutgoingSnapshot, Progress, SnapshotFile, Transfer, TransferError,
 };

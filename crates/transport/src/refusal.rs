@@ -29,6 +29,10 @@ pub enum RefusalKind {
     Busy = 8,
     /// A kind this version does not know.
     Unknown = 9,
+    /// No secret, or another one than the cluster's.
+    Secret = 10,
+    /// The dialler has an id that no node of the cluster has, as far as the acceptor knows.
+    UnknownNode = 11,
 }
 
 impl Refusal {
@@ -52,6 +56,8 @@ impl RefusalKind {
             NotJoined,
             NoId,
             Busy,
+            Secret,
+            UnknownNode,
         ]
         .into_iter()
         .find(|known| *known as u32 == kind)

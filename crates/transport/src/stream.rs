@@ -1,4 +1,4 @@
-//! A socket to another node, plain or under TLS, that notes when something was last heard on it.
+//! A socket to another node, plain, under TLS or under the cluster secret, that notes when something was last heard on it.
 //!
 //! Heard means bytes, not frames: a large frame on a slow line is a sign of life.
 
@@ -13,9 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
+use crate::seal::Sealed;
+
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Sealed(Box<Sealed>),
 }
 
 /// Milliseconds since the transport started: fits an atomic, unlike an `Instant`.
@@ -84,6 +87,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Plain(inner) => Pin::new(inner).poll_read(context, buffer),
             Stream::Tls(inner) => Pin::new(inner).poll_read(context, buffer),
+            Stream::Sealed(inner) => Pin::new(inner).poll_read(context, buffer),
         }
     }
 }
@@ -97,6 +101,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(inner) => Pin::new(inner).poll_write(context, bytes),
             Stream::Tls(inner) => Pin::new(inner).poll_write(context, bytes),
+            Stream::Sealed(inner) => Pin::new(inner).poll_write(context, bytes),
         }
     }
 
@@ -104,6 +109,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(inner) => Pin::new(inner).poll_flush(context),
             Stream::Tls(inner) => Pin::new(inner).poll_flush(context),
+            Stream::Sealed(inner) => Pin::new(inner).poll_flush(context),
         }
     }
 
@@ -111,6 +117,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Plain(inner) => Pin::new(inner).poll_shutdown(context),
             Stream::Tls(inner) => Pin::new(inner).poll_shutdown(context),
+            Stream::Sealed(inner) => Pin::new(inner).poll_shutdown(context),
         }
     }
 }

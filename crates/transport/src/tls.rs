@@ -1,5 +1,5 @@
 //! Mutual TLS: both sides show a certificate of the one authority the cluster trusts, and nothing
-//! older than TLS 1.2 is spoken. Certificates are read once, at start.
+//! older than TLS 1.2 is spoken. New connections use the files as they are now ([`reload`](crate::reload)).
 
 use std::io;
 use std::net::IpAddr;

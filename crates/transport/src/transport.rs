@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ use crate::link::{self, Link};
 use crate::liveness::{self, Liveness};
 use crate::notice::Notices;
 use crate::outbox::Bounds;
+use crate::reload;
+use crate::secret::Secrets;
 use crate::snapshot::{OutgoingSnapshot, Transfer, Transfers};
 use crate::stream::Clock;
 use crate::tls::Armour;
@@ -56,7 +58,9 @@ struct Owner {
 pub struct Shared {
     pub config: Config,
     pub handler: Arc<dyn Handler>,
-    pub armour: Option<Armour>,
+    armour: ArcSwapOption<Armour>,
+    /// None if TLS is in their place, or nothing.
+    pub secrets: Option<Secrets>,
     pub clock: Clock,
     pub incarnation: u64,
     pub calls: Arc<CallTable>,
@@ -89,6 +93,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub fn identity(&self) -> Identity {
         **self.identity.load()
+    }
+
+    pub fn armour(&self) -> Option<Arc<Armour>> {
+        self.armour.load_full()
+    }
+
+    /// For connections made from now on.
+    pub fn set_armour(&self, armour: Armour) {
+        self.armour.store(Some(Arc::new(armour)));
     }
 
     pub fn notice(&self, kind: &str, line: &str) {
@@ -142,6 +155,7 @@ impl Transport {
     pub fn start(config: Config, handler: Arc<dyn Handler>) -> io::Result<Transport> {
         config.check()?;
         let armour = config.tls.as_ref().map(Armour::load).transpose()?;
+        let secrets = config.secrets.clone().filter(|_| armour.is_none());
         let listener = config.listen.map(std::net::TcpListener::bind).transpose()?;
         let local_address = listener.as_ref().map(|it| it.local_addr()).transpose()?;
         let peer = Builder::new_current_thread().enable_all().build()?;
@@ -158,7 +172,8 @@ impl Transport {
             }),
             config,
             handler,
-            armour,
+            armour: ArcSwapOption::from_pointee(armour),
+            secrets,
             clock: Clock::start(),
             incarnation: random() | 1,
             calls: Arc::default(),
@@ -183,6 +198,7 @@ impl Transport {
         let (calls, watched) = (shared.calls.clone(), shared.clone());
         peer.spawn(async move { calls.sweep().await });
         peer.spawn(async move { liveness::watch(&watched).await });
+        snapshot.spawn(reload::watch(shared.clone()));
         let stop = CancellationToken::new();
         let threads = vec![
             run("peer", peer, stop.clone())?,
@@ -217,6 +233,11 @@ impl Transport {
             cluster: cluster_id,
             node: node_id,
         }));
+    }
+
+    /// What connections are under, to be replaced while they stand. None: TLS, or nothing.
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.shared().secrets.as_ref()
     }
 
     /// Introduces a peer, or says that it has moved. Connects at once and stays connected.

@@ -1,13 +1,14 @@
 //! What travels between two nodes, byte for byte.
 //!
 //! A connection opens with a preface of eight raw bytes in each direction, so that a stranger (a
-//! Redis client, a TLS client, a newer NeoKV) is recognized before anything is parsed. All that
-//! follows are frames: four bytes of length, big-endian, then one protobuf message.
+//! Redis client, a TLS client, a newer NeoKV) is recognized before anything is parsed. A byte says whether
+//! the connection is under the cluster secret; if so, both sides prove it (`seal`), and all that follows is sealed.
+//! That are frames: four bytes of length, big-endian, then one protobuf message.
 //!
 //! ```text
-//!            0        6       8     12
-//!  dialler:  | NEOKVP | vers. | len | Hello { cluster, from, to, purpose, incarnation } |
-//!  acceptor: | NEOKVP | vers. | len | Welcome { node, cluster, refusal, reason }        |
+//!            0        6       8      9              57
+//!  dialler:  | NEOKVP | vers. | mode | (handshake) | len | Hello { cluster, from, to, purpose, incarnation } |
+//!  acceptor: | NEOKVP | vers. | may  | (handshake) | len | Welcome { node, cluster, refusal, reason }        |
 //!
 //!  then, both ways, for peers and calls:
 //!            | len | Frame: raft* calls* answers* beat part |
@@ -30,11 +31,26 @@ use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
 pub const MAGIC: &[u8; 6] = b"NEOKVP";
-pub const VERSION: u16 = 1;
+/// 2: connections are under the cluster secret.
+pub const VERSION: u16 = 2;
 pub const PREFACE_BYTES: usize = 8;
 
-/// A Hello or Welcome is never longer: strangers get no more memory than this.
-pub const HANDSHAKE_BYTES_MAX: usize = 4096;
+/// What a dialler opens with, behind the preface: nothing protects the bytes that follow, or only TLS around them.
+pub const MODE_OPEN: u8 = 0;
+/// The first message of the handshake under the cluster secret follows.
+pub const MODE_SECRET: u8 = 1;
+
+/// What an acceptor says to that: go on. In `MODE_SECRET` its message of the handshake follows.
+pub const MAY_GO_ON: u8 = 0;
+/// It closes the connection, because: a secret is needed; it is another one; none is in use here.
+pub const NEEDS_SECRET: u8 = 1;
+pub const OTHER_SECRET: u8 = 2;
+pub const NO_SECRET_HERE: u8 = 3;
+
+/// A Hello is never longer: strangers get no more memory than this.
+pub const HELLO_BYTES_MAX: usize = 256;
+/// Nor a Welcome, which may have a reason in words.
+pub const WELCOME_BYTES_MAX: usize = 4096;
 
 /// Messages, calls and answers in one frame.
 pub const FIELDS_MAX: usize = 1 << 16;

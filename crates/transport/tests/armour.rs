@@ -159,3 +159,21 @@ fn a_file_that_is_not_there_is_named() {
     let error = started.err().unwrap().to_string();
     assert!(error.contains("nowhere.key"), "{error}");
 }
+
+#[test]
+fn new_certificates_are_used_without_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let (old, new) = (authority(), authority());
+    let tls = |file| papers(folder.path(), file, "127.0.0.1", &old, &old);
+    let (one, two) = (armoured(1, Some(tls("one"))), armoured(2, Some(tls("two"))));
+    one.transport.set_peer(2, &two.address[..]);
+    until("up", || one.transport.is_up(2));
+    // Of another authority: whoever has one of the old certificates is a stranger from now on.
+    let theirs = papers(folder.path(), "three", "127.0.0.1", &new, &new);
+    let three = armoured(3, Some(theirs));
+    three.transport.set_peer(1, &one.address[..]);
+    until("refused", || counters(&three, 1).connect_failures > 0);
+    papers(folder.path(), "one", "127.0.0.1", &new, &new);
+    until("let in", || three.transport.is_up(1));
+    assert!(one.transport.is_up(2), "connections that stand go on");
+}

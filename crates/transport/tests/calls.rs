@@ -185,7 +185,11 @@ fn a_joiner_without_ids_may_call_and_then_be_a_node() {
 #[test]
 fn a_client_without_a_port_and_a_node_that_calls_itself_by_address() {
     let member = node(config(1));
-    let client = Transport::start(Config::default(), Arc::new(Ears::default())).unwrap();
+    let config = Config {
+        secrets: secrets(&[1]),
+        ..Config::default()
+    };
+    let client = Transport::start(config, Arc::new(Ears::default())).unwrap();
     assert_eq!(client.local_address(), None);
     assert_eq!(
         client

@@ -27,10 +27,17 @@ fn cpu_ns(name: &str) -> u64 {
 #[ignore = "a measurement"]
 fn messages_per_second() {
     println!(
-        "body   batch   messages/s   messages/frame   ns CPU/message: sender  both peer threads"
+        "secret   body   batch   messages/s   messages/frame   ns CPU/message: sender  both peer threads"
     );
-    for (bytes, batch) in [(100, 1), (100, 16), (100, 128), (4096, 16)] {
-        let (one, two) = pair();
+    let sizes = [(100, 1), (100, 16), (100, 128), (4096, 16), (65_536, 4)];
+    let runs = sizes
+        .into_iter()
+        .flat_map(|size| [(false, size), (true, size)]);
+    for (sealed, (bytes, batch)) in runs {
+        let with = |id| if sealed { config(id) } else { open_config(id) };
+        let (one, two) = (node(with(1)), node(with(2)));
+        one.transport.set_peer(2, &two.address[..]);
+        until("1 hears 2", || one.transport.is_up(2));
         two.ears.quiet.store(true, Ordering::Relaxed);
         let body = Bytes::from(vec![7; bytes]);
         let transport = one.transport.clone();
@@ -57,7 +64,7 @@ fn messages_per_second() {
         let seconds = start.elapsed().as_secs_f64();
         let frames = two.ears.frames.load(Ordering::Relaxed);
         println!(
-            "{bytes:4} {batch:7} {:12.0} {:16.1} {:23} {:18}",
+            "{sealed:6} {bytes:6} {batch:7} {:12.0} {:16.1} {:23} {:18}",
             taken as f64 / seconds,
             taken as f64 / frames as f64,
             sender_ns / taken,

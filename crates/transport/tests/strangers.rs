@@ -124,9 +124,10 @@ fn strangers_are_named() {
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03", "speaks TLS"),
         (b"hello there, are you", "is not a NeoKV node"),
         (b"NEO", "before a word"),
-        (b"NEOKVP\x00\x01\xff\xff\xff\xff", "too long"),
+        (b"NEOKVP\x00\x02\x00\xff\xff\xff\xff", "too long"),
+        (b"NEOKVP\x00\x02\x07", "sent a broken preface"),
     ] {
-        let one = node(config(1));
+        let one = node(open_config(1));
         talk(&one.address, bytes);
         until(words, || one.ears.noticed(words));
     }
@@ -136,21 +137,21 @@ fn strangers_are_named() {
 fn an_unknown_version_is_told_ours() {
     let one = node(config(1));
     let answer = talk(&one.address, b"NEOKVP\x00\x09something newer");
-    assert!(answer.starts_with(b"NEOKVP\x00\x01"), "{answer:?}");
+    assert!(answer.starts_with(b"NEOKVP\x00\x02"), "{answer:?}");
     let text = String::from_utf8_lossy(&answer);
     assert!(
-        text.contains("speaks version 1 of the protocol, not 9"),
+        text.contains("speaks version 2 of the protocol, not 9"),
         "{text}"
     );
 }
 
-/// A right greeting of node 9, with the cluster id of the tests: version 1 of the protocol, by hand.
+/// A right greeting of node 9, with the cluster id of the tests: version 2 of the protocol, by hand.
 fn greeting(purpose: u8) -> Vec<u8> {
     let mut hello = vec![0x09];
     hello.extend_from_slice(&CLUSTER.to_le_bytes());
     hello.extend_from_slice(&[0x10, 9, 0x20, purpose, 0x29]);
     hello.extend_from_slice(&77_u64.to_le_bytes());
-    let mut bytes = b"NEOKVP\x00\x01".to_vec();
+    let mut bytes = b"NEOKVP\x00\x02\x00".to_vec();
     bytes.extend_from_slice(&(hello.len() as u32).to_be_bytes());
     bytes.extend_from_slice(&hello);
     bytes
@@ -158,16 +159,16 @@ fn greeting(purpose: u8) -> Vec<u8> {
 
 #[test]
 fn garbage_behind_a_right_greeting_closes_the_connection() {
-    let one = node(config(1));
+    let one = node(open_config(1));
     for (bytes, words) in [
-        (&b"\xff\xff\xff\xff"[..], "frame size too big"),
+        (&b"\xff\xff\xff\xff"[..], "a frame of 4294967295 bytes"),
         (b"\x00\x00\x00\x03\x0a\xff\x01", "cannot be parsed"),
         (
             b"\x00\x00\x00\x02\x1a\x00",
             "answers to calls that were not made",
         ),
     ] {
-        let one = node(config(1));
+        let one = node(open_config(1));
         let answer = talk(&one.address, &[&greeting(1), bytes].concat());
         assert!(answer.starts_with(b"NEOKVP"));
         until(words, || one.ears.noticed(words));
@@ -177,7 +178,7 @@ fn garbage_behind_a_right_greeting_closes_the_connection() {
 
 #[test]
 fn a_caller_sends_no_raft_messages() {
-    let one = node(config(1));
+    let one = node(open_config(1));
     let frame = b"\x00\x00\x00\x04\x0a\x02\x08\x01";
     talk(&one.address, &[&greeting(2), &frame[..]].concat());
     until("noticed", || one.ears.noticed("where only calls belong"));
@@ -187,12 +188,14 @@ fn a_caller_sends_no_raft_messages() {
 
 #[test]
 fn thousands_of_random_strings_do_no_harm() {
-    let (one, two) = pair();
+    let (one, two) = (node(open_config(1)), node(open_config(2)));
+    one.transport.set_peer(2, &two.address[..]);
+    until("up", || one.transport.is_up(2));
     let mut random = Random(0x5eed);
     for round in 0..3000 {
         let mut bytes = match round % 4 {
             0 => Vec::new(),
-            1 => b"NEOKVP\x00\x01".to_vec(),
+            1 => b"NEOKVP\x00\x02".to_vec(),
             2 => greeting(1 + (round / 4 % 3) as u8),
             _ => {
                 let mut bytes = greeting(1 + (round / 4 % 3) as u8);

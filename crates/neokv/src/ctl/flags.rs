@@ -34,6 +34,27 @@ pub fn command() -> Command {
                 .global(true)
                 .help("Print JSON instead of a table"),
         )
+        .arg(
+            Arg::new("cluster-secret-file")
+                .long("cluster-secret-file")
+                .value_name("FILE")
+                .env("NEOKV_CLUSTER_SECRET_FILE")
+                .global(true)
+                .help(
+                    "File with the cluster secret, as in the data directory of every node [default: cluster-secret in \
+                     ./neokv-data, ./neokv-cluster or /var/lib/neokv]",
+                ),
+        )
+        .arg(
+            Arg::new("peer-auth")
+                .long("peer-auth")
+                .value_name("yes|no")
+                .value_parser(["yes", "no"])
+                .default_value("yes")
+                .env("NEOKV_PEER_AUTH")
+                .global(true)
+                .help("no: the nodes were started with --peer-auth no"),
+        )
         .args(
             [
                 (
@@ -86,6 +107,10 @@ pub fn command() -> Command {
             .arg(region().required(false)),
         )
         .subcommand(super::unsafe_recover::command())
+        .subcommand(ask(
+            "rotate-secret",
+            "Replace the cluster secret on all nodes, without downtime",
+        ))
 }
 
 fn number(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -121,6 +146,7 @@ pub fn options(matches: &ArgMatches) -> Result<Options, String> {
         "cancel" => What::Cancel(of()),
         "remove-node" => What::RemoveNode(node()),
         "unsafe-recover" => What::UnsafeRecover(super::unsafe_recover::options(sub)),
+        "rotate-secret" => What::RotateSecret,
         _ => What::Digest(region),
     };
     let peers = sub.get_one::<String>("peer").cloned().unwrap_or_default();
@@ -145,6 +171,13 @@ pub fn options(matches: &ArgMatches) -> Result<Options, String> {
     Ok(Options {
         peers: addresses,
         tls,
+        secret_file: sub
+            .get_one::<String>("cluster-secret-file")
+            .filter(|it| !it.is_empty())
+            .map(Into::into),
+        peer_auth: sub
+            .get_one::<String>("peer-auth")
+            .is_none_or(|it| it != "no"),
         json: sub.get_flag("json"),
         what,
     })

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use meta::wire::{AdminAnswer, AdminRequest, Ask, Reply, Tables};
 use prost::Message;
 use server::cluster::METHOD_ADMIN;
-use transport::{Bytes, CallError, Config, Handler, RaftMessage, Target, Tls, Transport};
+use transport::{Bytes, CallError, Config, Handler, RaftMessage, Secrets, Target, Tls, Transport};
+
+use super::access::Access;
 
 /// Addresses that are tried one after the other.
 pub struct Line {
@@ -82,10 +84,11 @@ fn is_passing(error: &CallError) -> bool {
 }
 
 impl Line {
-    pub fn new(peers: Vec<String>, tls: Option<[String; 3]>) -> Result<Line, Unanswered> {
+    pub fn new(peers: Vec<String>, access: Access) -> Result<Line, Unanswered> {
         let config = Config {
             connect_timeout: Duration::from_secs(2),
-            tls: tls.map(|[certificate, key, authority]| Tls {
+            secrets: access.secrets.map(Secrets::of),
+            tls: access.tls.map(|[certificate, key, authority]| Tls {
                 certificate: certificate.into(),
                 key: key.into(),
                 authority: authority.into(),
@@ -110,6 +113,18 @@ impl Line {
             }
         }
         Err(Unanswered::Unreachable(tried))
+    }
+
+    /// Calls one node.
+    pub fn call_at(
+        &self,
+        peer: &str,
+        method: u16,
+        body: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Bytes, CallError> {
+        let target = Target::Address(peer.to_owned());
+        self.transport.call_blocking(target, method, body, limit)
     }
 
     fn admin(&self, ask: Ask, limit: Duration) -> Result<Reply, Unanswered> {

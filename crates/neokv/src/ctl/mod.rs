@@ -4,21 +4,26 @@
 //!   line     the way to any node, which asks meta's leader     flags    what may be asked
 //!   tables   rows for people     json     rows for programs    digest   are all replicas equal?
 //!   unsafe_recover   what is left of regions whose majority is lost; the only one that needs no running node
+//!   access   what nodes ask for                                rotate   another cluster secret
 //! ```
 //!
 //! What is refused, and replicas that are not equal, end with exit status 1.
 
+pub mod access;
 mod digest;
 mod flags;
 pub mod json;
 mod line;
+mod rotate;
 mod tables;
 mod unsafe_recover;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use meta::wire::{Ask, ReplicaMove};
 
+pub use access::Access;
 pub use flags::{command, options};
 pub use line::{Line, Unanswered};
 
@@ -27,6 +32,9 @@ pub struct Options {
     pub peers: Vec<String>,
     /// Certificate, key, authority.
     pub tls: Option<[String; 3]>,
+    pub secret_file: Option<PathBuf>,
+    /// Nodes ask for a secret.
+    pub peer_auth: bool,
     pub json: bool,
     pub what: What,
 }
@@ -45,6 +53,7 @@ pub enum What {
     Digest(Option<u64>),
     /// Of the data directory of a node that does not run.
     UnsafeRecover(unsafe_recover::Options),
+    RotateSecret,
 }
 
 /// A question goes through up to two nodes, each of which may have to connect.
@@ -55,7 +64,22 @@ pub fn run(options: Options) -> Result<(), String> {
     if let What::UnsafeRecover(options) = &options.what {
         return unsafe_recover::run(options);
     }
-    let line = Line::new(options.peers, options.tls).map_err(|why| why.to_string())?;
+    let files = match options.secret_file {
+        Some(file) => vec![file],
+        None => access::usual_files(),
+    };
+    if let What::RotateSecret = options.what {
+        if options.tls.is_some() || !options.peer_auth {
+            return Err("rotate-secret: this cluster is not under a cluster secret".into());
+        }
+        return rotate::run(&options.peers, &files);
+    }
+    let access = match options.tls {
+        Some(tls) => Access::by_tls(tls),
+        None if !options.peer_auth => Access::default(),
+        None => Access::by_secrets(&files)?,
+    };
+    let line = Line::new(options.peers, access).map_err(|why| why.to_string())?;
     let told = |why: Unanswered| why.to_string();
     let rows = |ask| line.patient_tables(ask, TIMEOUT).map_err(told);
     let order = |ask| line.order(ask, TIMEOUT).map_err(told);
@@ -93,6 +117,7 @@ pub fn run(options: Options) -> Result<(), String> {
             )
         }
         What::Digest(of) => return digest::run(&line, of, options.json),
+        What::RotateSecret => return Ok(()), // done above: it makes its own connections
         What::TransferLeader(it) => done(options.json, order(Ask::TransferLeader(it))?),
         What::AddReplica(it) => done(options.json, order(Ask::AddReplica(it))?),
         What::RemoveReplica(it) => done(options.json, order(Ask::RemoveReplica(it))?),

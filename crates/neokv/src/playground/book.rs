@@ -6,7 +6,10 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use server::cluster::SECRET_FILE;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
+
+use transport::{Secret, write_secrets};
 
 use super::process::Process;
 
@@ -135,8 +138,31 @@ impl Book {
             let data = self.data(node.number);
             remove(&data, fs::remove_dir_all(&data))?;
         }
+        let secret = self.secret();
+        remove(&secret, fs::remove_file(&secret))?;
         let path = self.folder.join(NAME);
         remove(&path, fs::remove_file(&path))
+    }
+
+    /// The cluster secret, for nodes that are new and for `neokv ctl`.
+    pub fn secret(&self) -> PathBuf {
+        self.folder.join(SECRET_FILE)
+    }
+
+    /// Makes it, if it is not there.
+    pub fn make_secret(&self) -> Result<(), String> {
+        if self.secret().exists() {
+            return Ok(());
+        }
+        let made = Secret::generate().and_then(|it| write_secrets(&self.secret(), &[it]));
+        made.map_err(|error| error.to_string())
+    }
+
+    /// Where it may be: the nodes' own count once they have joined, and `neokv ctl rotate-secret` changes those.
+    pub fn secret_files(&self) -> Vec<PathBuf> {
+        let nodes = self.nodes.iter();
+        let of_nodes = nodes.map(|node| self.data(node.number).join(SECRET_FILE));
+        of_nodes.chain([self.secret()]).collect()
     }
 
     pub fn data(&self, number: u32) -> PathBuf {

@@ -114,6 +114,7 @@ fn arguments(book: &Book, node: &Node, http: u16) -> Vec<String> {
     add("--http-port", http.to_string());
     add("--data-dir", book.data(node.number).display().to_string());
     add("--num-shards", book.shards.to_string());
+    add("--cluster-secret-file", book.secret().display().to_string());
     let others = book.nodes.iter().filter(|it| it.number != node.number);
     // Also the first one joins, once there are others: its data may have been removed.
     let joined: Vec<String> = others.filter(|it| it.has_joined).map(Node::peer).collect();

@@ -9,7 +9,7 @@ use meta::wire::{Ask, NodeRow, RegionRow, Tables};
 
 use super::book::Book;
 use crate::client::{Answer, Connection};
-use crate::ctl::Line;
+use crate::ctl::{Access, Line};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -44,8 +44,13 @@ pub struct View {
 pub fn line(book: &Book) -> Result<Line, String> {
     let running = book.nodes.iter().filter(|it| book.running(it).is_some());
     let peers: Vec<String> = running.map(|node| node.peer()).collect();
-    let tls = crate::cli::settings_with(&book.flags)?.cluster.tls;
-    Line::new(peers, tls).map_err(|why| why.to_string())
+    let settings = crate::cli::settings_with(&book.flags)?.cluster;
+    let access = match settings.tls {
+        Some(tls) => Access::by_tls(tls),
+        None if !settings.peer_auth => Access::default(),
+        None => Access::by_secrets(&book.secret_files())?,
+    };
+    Line::new(peers, access).map_err(|why| why.to_string())
 }
 
 impl View {

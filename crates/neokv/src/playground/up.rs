@@ -40,6 +40,7 @@ pub fn up(dir: &Path, shape: Shape) -> Result<(), String> {
     let idle = |node: &&Node| book.running(node).is_none();
     let idle: Vec<Node> = book.nodes.iter().filter(idle).cloned().collect();
     check_ports(&idle)?;
+    book.make_secret()?;
     book.save()?;
     let mut launch = Launch::new()?;
     if let Err(why) = launch_all(&mut launch, &mut book, &idle) {
@@ -231,6 +232,7 @@ fn check_flags(flags: &[String]) -> Result<(), String> {
         ("regions", "--regions"),
         ("cluster-init", "--nodes"),
         ("join", "--nodes"),
+        ("cluster-secret-file", "--dir"),
     ];
     for (name, written) in crate::cli::settings_of(flags)? {
         if let Some((_, instead)) = ours.iter().find(|(it, _)| *it == name) {

@@ -25,7 +25,7 @@ use node::{
     Pace, heartbeat_elsewhere, join_elsewhere,
 };
 use prost::Message;
-use replica::{LogWrite, Ready, Replica, encode_message};
+use replica::{LogWrite, Ready, Replica, Unfit, encode_message};
 use transport::{Reply, Target};
 
 use super::replica_record::ReplicaRecord;
@@ -312,6 +312,10 @@ impl MetaThread {
 }
 
 impl MetaObserver for MetaThread {
+    fn on_unfit_message(&self, from: NodeId, why: &Unfit) {
+        self.cluster.tell_of_unfit(from, META_REGION, why);
+    }
+
     fn on_ready(&self, replica: &Replica, record: &ReplicaRecord, ready: &Ready) {
         let node_of = |id| record.descriptor.member(id).map(|it| it.node);
         leadership::log_change(self.cluster.node, META_REGION, replica, ready, node_of);

@@ -8,6 +8,7 @@
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
 //!   leadership log lines about who leads            recovery  what is left when a majority is lost
 //!   unwell     nodes that are heard and cannot write
+//!   secret     what peers have to prove
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -25,6 +26,7 @@ mod peers;
 pub mod recovery;
 mod redirect;
 mod regions;
+mod secret;
 mod sizes;
 mod snapshots;
 mod start;
@@ -35,12 +37,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use base::cluster::{ClusterId, NodeId};
 use bytes::Bytes;
 use meta::route::{Routes, SlotRange};
 use meta::wire::{ReplicaReport, RouteNode};
+use replica::Unfit;
 use transport::{RaftMessage, Transport};
 
 pub use ::node::replica_record;
@@ -49,6 +53,7 @@ pub(crate) use digests::take_digest;
 pub use peers::Outbox;
 pub use redirect::{CHOOSING, Leads, no_leader};
 pub use regions::{Table, Task};
+pub use secret::{SECRET_FILE, SecretOrder};
 pub use start::{PeerDoor, is_cluster_data, open_cluster, other_nodes};
 pub use tables::change_tables;
 
@@ -63,9 +68,12 @@ pub const METHOD_HEARTBEAT: u16 = 2;
 pub const METHOD_ADMIN: u16 = 3;
 pub const METHOD_DIGEST: u16 = 4;
 pub const METHOD_DIGEST_OF: u16 = 5;
+pub const METHOD_SECRET: u16 = 6;
 
 /// In place of a region in a message: meta has news for the node, which had better ask.
 const NEWS: u64 = u64::MAX;
+/// How long something about a peer is not logged again.
+const TELL_AGAIN: Duration = Duration::from_secs(5);
 
 /// What the threads of a cluster node share.
 pub struct Cluster {
@@ -88,6 +96,8 @@ pub struct Cluster {
     tick_ms: u64,
     /// Meta has said since the start which tables there are.
     heard_tables: AtomicBool,
+    /// When a message that was not taken in was last told of.
+    unfit_told: Mutex<Option<Instant>>,
     /// Reads of READONLY sessions may be answered by followers.
     pub follower_read: bool,
     /// Clients are told where to go; else their commands are taken there.
@@ -109,6 +119,12 @@ impl Cluster {
     fn publish_routes(&self, routes: Routes) {
         for node in routes.nodes() {
             self.transport.set_peer(node.node, node.peer.to_string());
+        }
+        // Whoever was removed is not heard any more.
+        for (node, _) in self.transport.peers() {
+            if routes.node(node).is_none() {
+                self.transport.remove_peer(node);
+            }
         }
         self.routes.store(Arc::new(routes));
     }
@@ -193,6 +209,22 @@ impl Cluster {
     fn set_meta_report(&self, report: Option<ReplicaReport>) {
         let kept = self.meta_report.lock();
         *kept.unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// A message of a peer was not taken in: no honest node sends such ones. At most a line every few seconds.
+    pub(crate) fn tell_of_unfit(&self, from: NodeId, region: u64, why: &Unfit) {
+        let mut told = self
+            .unfit_told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
+            *told = Some(Instant::now());
+            tracing::warn!(
+                peer = from,
+                region,
+                "a message of node {from} for region {region} was refused: {why}"
+            );
+        }
     }
 
     /// Nodes that are members of meta, as far as this node has heard.

@@ -16,12 +16,11 @@ use transport::{Handler, IncomingOffer, Refusal, Reply};
 use super::meta_thread::MetaInput;
 use super::regions::Task;
 use super::unwell::UNWELL;
-use super::{Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, NEWS, digests};
+use super::{
+    Cluster, METHOD_DIGEST, METHOD_DIGEST_OF, METHOD_SECRET, NEWS, TELL_AGAIN, digests, secret,
+};
 use crate::Shared;
 use crate::cores::{Answer, Core, Message, Place, Ticket};
-
-/// How long a refusal of a peer is not logged again.
-const TELL_AGAIN: Duration = Duration::from_secs(5);
 
 /// Messages for one node, gathered during a turn.
 #[derive(Default)]
@@ -231,6 +230,9 @@ impl Handler for PeerHandler {
             Some((shared, _)) if matches!(method, METHOD_DIGEST | METHOD_DIGEST_OF) => {
                 digests::on_call(shared, method, body, reply);
             }
+            Some((_, cluster)) if method == METHOD_SECRET => {
+                secret::on_call(&cluster.transport, body, reply);
+            }
             Some((_, cluster)) => cluster.tell_meta(MetaInput::Call {
                 method,
                 body,
@@ -255,6 +257,12 @@ impl Handler for PeerHandler {
         };
         for mailbox in &shared.mailboxes {
             mailbox.send(Task::NodeBroken(node).into());
+        }
+    }
+
+    fn on_unknown(&self, _node: u64) {
+        if let Some((_, cluster)) = self.cluster() {
+            cluster.trigger_heartbeat();
         }
     }
 

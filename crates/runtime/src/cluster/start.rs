@@ -21,8 +21,8 @@ use super::meta_thread::MetaThread;
 use super::peers::PeerHandler;
 use super::regions::{self, MOST_PLACES};
 use super::replica_record::{self, Identity};
-use super::snapshots;
 use super::{Cluster, Table};
+use super::{secret, snapshots};
 use crate::Shared;
 use crate::clock::clock_ms;
 use crate::cores::{Map, OwnedRegions, Places, Region};
@@ -66,11 +66,13 @@ pub fn open_cluster(
         transport.set_peer(node, address);
     }
     let profile = profile(&settings, http_port);
-    if identity.node == 0 {
+    let has_joined = identity.node != 0;
+    if !has_joined {
         let (addresses, clock_ms) = (settings.cluster.join.clone(), clock_ms());
         let replace = settings.cluster.replace;
         let newcomer = Newcomer::new(identity, profile.clone(), addresses, replace, clock_ms);
         identity = join(newcomer, rows, &transport).map_err(wrong)?;
+        secret::keep(&settings, transport.secrets()).map_err(wrong)?;
     }
 
     snapshots::recover(rows, &settings.dir).map_err(wrong)?;
@@ -95,6 +97,7 @@ pub fn open_cluster(
         unwell: Default::default(),
         tick_ms: pace.tick_ms,
         heard_tables: Default::default(),
+        unfit_told: Default::default(),
         follower_read: settings.cluster.follower_read,
         redirects: settings.cluster.redirects,
     });
@@ -276,12 +279,15 @@ fn start_transport(
     let port = settings.cluster.peer_port;
     let listen = (host, port).to_socket_addrs();
     let listen: Option<SocketAddr> = listen.ok().and_then(|mut it| it.next());
+    let listen = listen.ok_or_else(|| format!("{host} is no address to listen on"))?;
     let tls = settings.cluster.tls.clone().map(armour).transpose()?;
     let config = Config {
         cluster_id: identity.cluster,
         node_id: identity.node,
-        listen: Some(listen.ok_or_else(|| format!("{host} is no address to listen on"))?),
+        listen: Some(listen),
         tls,
+        secrets: secret::open(settings, listen, identity.node != 0)?,
+        known_only: true,
         frame_bytes_max: FRAME_BYTES,
         snapshots: transport::Snapshots {
             rate_bytes: settings.cluster.snapshot_rate_bytes,

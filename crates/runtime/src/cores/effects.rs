@@ -10,13 +10,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Refusal;
+use base::cluster::NodeId;
 use keyspace::{DueKey, Garbage};
 use node::outgoing::size_bytes;
 use node::{
     Batch, Borrow, Context, DataSet, DigestRequest, Effects, GROUPS, Grant, Host, Load, LogJob,
     Outcome, OwnedRegions, Peers, READS, ReplicaRecord, Served, refusal_of,
 };
-use replica::{Ready, Replica, SnapshotHead};
+use replica::{Ready, Replica, SnapshotHead, Unfit};
 use resp::Args;
 use table::leader::End;
 
@@ -467,8 +468,11 @@ impl Host for Core {
         }
     }
 
-    fn on_unfit_message(&self) {
+    fn on_unfit_message(&self, from: NodeId, region: u64, why: &Unfit) {
         self.stats().unfit_messages.add(1);
+        if let Some(cluster) = &self.shared.cluster {
+            cluster.tell_of_unfit(from, region, why);
+        }
     }
 
     fn on_ready(&self, place: Place, replica: &Replica, peers: &Peers, ready: &Ready) {

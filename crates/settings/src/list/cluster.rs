@@ -129,10 +129,22 @@ pub(super) const ROWS: &[Setting] = &[
         "Bytes per second that this node sends or receives to bring up replicas; 0: as fast as it goes.",
     )),
     at_start(row(
+        "cluster-secret-file",
+        Kind::Path,
+        "",
+        "File with the cluster secret, for a node that joins: a copy of `cluster-secret` in the data directory of any node. Kept in this node's data directory once it has joined, and not read from here any more. With `cluster-init`: empty makes a new secret.",
+    )),
+    at_start(row(
+        "peer-auth",
+        Kind::Bool,
+        "yes",
+        "Whether other nodes and `neokv ctl` have to prove the cluster secret (or, with `peer-tls-cert`, show a certificate). `no` is allowed only while the peer port is on a loopback address.",
+    )),
+    at_start(row(
         "peer-tls-cert",
         Kind::Text,
         "",
-        "Certificate of this node (PEM) for connections between nodes; with `peer-tls-key` and `peer-tls-ca`, on all nodes or none.",
+        "Certificate of this node (PEM) for connections between nodes, in place of the cluster secret; with `peer-tls-key` and `peer-tls-ca`, on all nodes or none. The three files are read again when they change.",
     )),
     at_start(row(
         "peer-tls-key",

@@ -12,14 +12,15 @@ use futures_util::StreamExt;
 use prost::Message;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::Instant;
-use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
+use tokio_util::codec::FramedRead;
 
+use crate::frames::Frames;
 use crate::stream::Stream;
 use crate::transport::Shared;
 use crate::wire::{Parcel, framed};
 
 pub struct PeerHandler {
-    frames: FramedRead<ReadHalf<Stream>, LengthDelimitedCodec>,
+    frames: FramedRead<ReadHalf<Stream>, Frames>,
     stalled_after: Duration,
 }
 
@@ -32,9 +33,9 @@ pub struct Voice {
 pub fn open(shared: &Shared, stream: Stream) -> (PeerHandler, Voice) {
     let (reader, writer) = tokio::io::split(stream);
     let stalled_after = shared.config.snapshots.stalled_after;
-    let codec = LengthDelimitedCodec::builder()
-        .max_frame_length(shared.config.frame_bytes_max)
-        .new_codec();
+    let codec = Frames {
+        bytes_max: shared.config.frame_bytes_max,
+    };
     let ear = PeerHandler {
         frames: FramedRead::with_capacity(reader, codec, 64 * 1024),
         stalled_after,

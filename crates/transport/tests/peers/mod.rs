@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use transport::{
-    Accept, Bytes, Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, TransferError,
-    Transport,
+    Accept, Bytes, Config, Handler, IncomingOffer, RaftMessage, Refusal, Reply, Secret, Secrets,
+    TransferError, Transport,
 };
 
 pub const CLUSTER: u64 = 0xC1;
@@ -46,6 +46,7 @@ pub struct Ears {
     pub offers: Mutex<Vec<(u64, IncomingOffer)>>,
     pub complete: Mutex<Vec<PathBuf>>,
     pub sent: Mutex<Vec<Result<(), TransferError>>>,
+    pub unknown: Mutex<Vec<u64>>,
     /// While true, the peer thread stands still inside on_raft.
     pub hold: AtomicBool,
 }
@@ -83,6 +84,10 @@ impl Handler for Ears {
 
     fn on_broken(&self, _node: u64) {
         self.broken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_unknown(&self, node: u64) {
+        self.unknown.lock().unwrap().push(node);
     }
 
     fn on_refused(&self, node: u64, refusal: &Refusal) {
@@ -152,12 +157,30 @@ pub struct Node {
     pub address: String,
 }
 
+/// The same for everybody who asks for the same number.
+pub fn secret(number: u8) -> Secret {
+    Secret::parse(&format!("{number:064x}")).unwrap()
+}
+
+pub fn secrets(numbers: &[u8]) -> Option<Secrets> {
+    Some(Secrets::of(numbers.iter().map(|it| secret(*it)).collect()))
+}
+
+/// As [`config`], without a secret: what is said can be written by hand.
+pub fn open_config(node: u64) -> Config {
+    Config {
+        secrets: None,
+        ..config(node)
+    }
+}
+
 /// Quick enough that a test waits little, slow enough for a busy machine.
 pub fn config(node: u64) -> Config {
     Config {
         cluster_id: CLUSTER,
         node_id: node,
         listen: Some("127.0.0.1:0".parse().unwrap()),
+        secrets: secrets(&[1]),
         heartbeat: Duration::from_millis(50),
         down_after: Duration::from_millis(600),
         backoff_min: Duration::from_millis(5),
