@@ -80,6 +80,7 @@ pub struct Heartbeats {
     failures: Vec<OrderReport>,
     /// As the last heartbeat said.
     tables_version: u64,
+    users_version: u64,
     /// Since when meta does not answer.
     silent_since_ms: Option<u64>,
     told: Told,
@@ -101,6 +102,8 @@ struct Told {
     full: bool,
     /// The version of the tables that could not be taken over.
     tables: u64,
+    /// The same of the users.
+    users: u64,
 }
 
 impl OpenHeartbeats {
@@ -119,6 +122,7 @@ impl OpenHeartbeats {
             has_joined: false,
             failures: Vec::new(),
             tables_version: 0,
+            users_version: 0,
             silent_since_ms: None,
             told: Told::default(),
         }
@@ -188,6 +192,7 @@ impl Heartbeats {
         };
         self.hear(&mut report, out);
         self.tables_version = report.tables_version;
+        self.users_version = report.users_version;
         self.number += 1;
         let call = MetaCall::Heartbeat(Heartbeat {
             cluster: self.identity.cluster,
@@ -199,6 +204,7 @@ impl Heartbeats {
             capacity: self.judge(report.capacity, out),
             orders: std::mem::take(&mut self.failures),
             tables_version: report.tables_version,
+            users_version: report.users_version,
         });
         let round = Round::new(call, self.targets());
         self.ask_next(round, cx, out);

@@ -22,6 +22,7 @@ pub mod open;
 mod shared;
 pub mod shutdown;
 pub mod tables;
+pub mod users;
 
 pub use cores::Core;
 pub use durable::Stores;

@@ -31,6 +31,9 @@ pub struct Heartbeat {
     /// `version` of the catalogue of tables that this node serves by; 0 for none.
     #[prost(uint64, tag = "9")]
     pub tables_version: u64,
+    /// The same of the users.
+    #[prost(uint64, tag = "10")]
+    pub users_version: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -163,6 +166,9 @@ pub struct HeartbeatAnswer {
     /// The catalogue of tables, only if newer than what the node has.
     #[prost(message, optional, tag = "9")]
     pub tables: Option<Catalogue>,
+    /// The users, only if newer than what the node has.
+    #[prost(message, optional, tag = "10")]
+    pub users: Option<Catalogue>,
 }
 
 /// What meta makes of a heartbeat. Only `Accepted` answers carry orders and routes.

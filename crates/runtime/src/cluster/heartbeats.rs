@@ -35,6 +35,7 @@ use super::{Cluster, METHOD_HEARTBEAT, METHOD_JOIN, clock_ms};
 use crate::Shared;
 use crate::durable::Durable;
 use crate::shared::{now_ms, random_seed};
+use crate::users::take_users;
 
 const CALL: Duration = Duration::from_secs(2);
 /// A core that does not answer for so long is busy.
@@ -181,6 +182,7 @@ impl Carrier<'_> {
             }
             HeartbeatEffect::PublishRoutes(routes) => return self.cluster.publish_routes(routes),
             HeartbeatEffect::TablesKnown => {
+                self.shared.users.now_known();
                 return self.cluster.heard_tables.store(true, Ordering::Release);
             }
             HeartbeatEffect::ToMeta(order) => {
@@ -189,6 +191,7 @@ impl Carrier<'_> {
             HeartbeatEffect::Notice(notice) => return self.log(notice),
             HeartbeatEffect::Stop(why) => return self.stop(&why),
             HeartbeatEffect::TakeTables(tables) => take_tables(self.shared, &tables),
+            HeartbeatEffect::TakeUsers(users) => take_users(self.shared, &users),
             HeartbeatEffect::Destroy { order, replica } => self.destroy(order, replica),
             HeartbeatEffect::Lead(order) => self.lead(order),
             HeartbeatEffect::Create(records) => self.create(&records),
@@ -258,6 +261,11 @@ impl Carrier<'_> {
                 version,
                 "a change of the tables cannot be taken over: {why}"
             ),
+            HeartbeatNotice::UsersRefused { version, why } => tracing::warn!(
+                node,
+                version,
+                "a change of the users cannot be taken over: {why}"
+            ),
             HeartbeatNotice::NotCreated(text) => tracing::warn!(node, "{text}"),
         }
     }
@@ -269,6 +277,7 @@ impl Carrier<'_> {
             replicas,
             capacity: self.capacity(),
             tables_version: self.shared.catalogue_version(),
+            users_version: self.shared.users_version(),
         })
     }
 

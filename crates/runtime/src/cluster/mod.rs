@@ -6,6 +6,7 @@
 //!   snapshots  whole regions, out and in
 //!   heartbeats heartbeats to meta, its orders     meta_thread  this node's member of meta
 //!   digests    whether all replicas are the same    tables    the catalogue of tables, from meta
+//!   users      the users, from meta
 //!   leadership log lines about who leads
 //! ```
 //!
@@ -27,6 +28,7 @@ mod sizes;
 mod snapshots;
 mod start;
 mod tables;
+mod users;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +50,7 @@ pub use redirect::{CHOOSING, Leads, no_leader};
 pub use regions::{Table, Task};
 pub use start::{PeerDoor, is_cluster_data, open_cluster};
 pub use tables::change_tables;
+pub use users::change_users;
 
 use crate::cores::{Place, Places};
 use heartbeats::HeartbeatTrigger;
