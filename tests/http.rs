@@ -178,7 +178,6 @@ fn numbers_are_shown_and_move() {
 fn pages_and_what_is_none() {
     let (folder, http) = (Folder::new(), free_port());
     let node = start(&folder, http, &[]);
-    call::<()>(&mut node.client(), "CONFIG SET requirepass secret");
     for (request, status, part) in [
         ("GET /healthz", 200, "ok\n"),
         ("GET /", 200, "/metrics"),
@@ -186,13 +185,16 @@ fn pages_and_what_is_none() {
         ("GET /../etc/passwd", 404, "not found"),
         ("POST /metrics", 405, "GET or HEAD"),
         ("HEAD /healthz", 200, ""),
-        // A call about rows that is no gRPC call, and has no password.
-        ("POST /neokv.table.v1.Table/Get", 200, ""),
     ] {
         let (found, head, body) = get(http, request);
         assert_eq!(found, status, "{request}: {head}");
         assert!(body.contains(part), "{request}: {body}");
     }
+    // A call about rows that is no gRPC call, and has no password.
+    let mut client = node.client();
+    call::<()>(&mut client, "CONFIG SET requirepass secret");
+    assert_eq!(get(http, "GET /healthz").0, 401);
+    call::<()>(&mut client, "CONFIG SET http-open-pages yes");
     let (_, head, _) = get(http, "POST /neokv.table.v1.Table/Get");
     assert!(head.contains("grpc-status: 16"), "unauthenticated: {head}");
     // Noise ends the connection, nothing else.

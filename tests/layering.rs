@@ -46,6 +46,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "table",
             "keyspace",
             "command",
+            "acl",
             "replica",
             "meta",
             "node",
@@ -63,21 +64,22 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "base", "resp", "keyspace", "command", "node", "settings", "stats", "tls", "runtime",
+            "base", "resp", "keyspace", "command", "acl", "node", "settings", "stats", "tls",
+            "runtime",
         ],
     ),
     (
         "admin",
         &[
-            "base", "resp", "table", "keyspace", "command", "meta", "node", "settings", "stats",
-            "sqldb", "runtime", "dump", "session",
+            "base", "resp", "table", "keyspace", "command", "acl", "meta", "node", "settings",
+            "stats", "sqldb", "runtime", "dump", "session",
         ],
     ),
     (
         "gateway",
         &[
-            "base", "table", "node", "settings", "stats", "tls", "sqldb", "runtime", "session",
-            "rowapi",
+            "base", "table", "acl", "node", "settings", "stats", "tls", "sqldb", "runtime",
+            "session", "rowapi",
         ],
     ),
     (

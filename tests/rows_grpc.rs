@@ -586,6 +586,30 @@ fn a_password_is_asked_for() {
 }
 
 #[test]
+fn users_may_do_what_their_rules_say() {
+    let site = Site::new();
+    let mut admin = site.node.client();
+    call::<()>(&mut admin, "ACL SETUSER app on >pa ~users:a* +@row");
+    call::<()>(&mut admin, "ACL SETUSER reader on >pr %R~users:* +@row");
+    call::<()>(&mut admin, "CONFIG SET requirepass secret");
+    run(async {
+        let wrong = site.client().with_user("app", "nix").table("users");
+        let error = wrong.get("a").await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Rpc(status) if status.code() == Code::Unauthenticated),
+            "{error}"
+        );
+        let app = site.client().with_user("app", "pa").table("users");
+        app.set("alice", [("age", 4)]).await.unwrap();
+        let told = app.set("bob", [("age", 4)]).await.unwrap_err().to_string();
+        assert!(told.contains("NOPERM"), "{told}");
+        let reader = site.client().with_user("reader", "pr").table("users");
+        assert!(reader.get("alice").await.unwrap().is_some());
+        assert!(reader.set("alice", [("age", 5)]).await.is_err());
+    });
+}
+
+#[test]
 fn many_at_once_and_no_client_to_be_seen() {
     let site = Site::new();
     run(async {

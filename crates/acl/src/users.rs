@@ -141,22 +141,20 @@ impl Users {
         next
     }
 
-    /// With the users of another list (a file), in place of all there were.
+    /// With the users of another list (a file), in place of all there were. As in Redis 7.0 they are others, even if their rules are
+    /// the same: the sessions of all but the default user end.
     pub fn replaced_by(&self, other: Users) -> Users {
         let mut next = Users {
             version: self.version + 1,
             token: self.token.clone(),
             ..other
         };
-        for (name, user) in &mut next.by_name {
-            // Whoever is the same as before stays who it was: its sessions go on.
-            let known = self.by_name.get(name);
-            let user = Arc::make_mut(user);
-            let since = known.map_or(0, |known| known.since);
-            user.since = since;
-            if known.is_some_and(|known| **known != *user) && name != DEFAULT {
-                user.since = next.version;
-            }
+        for user in next
+            .by_name
+            .values_mut()
+            .filter(|user| user.name != DEFAULT)
+        {
+            Arc::make_mut(user).since = next.version;
         }
         next
     }

@@ -260,6 +260,7 @@ struct Filter<'a> {
     id: Option<u64>,
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     normal: bool,
     skip_me: bool,
 }
@@ -269,6 +270,7 @@ fn kill(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
         id: None,
         addr: None,
         laddr: None,
+        user: None,
         normal: true,
         skip_me: true,
     };
@@ -277,7 +279,7 @@ fn kill(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
         filter.addr = Some(args.at(2));
         filter.skip_me = false;
     } else {
-        read_filter(args, &mut filter)?;
+        read_filter(args, &session.shared().users.load(), &mut filter)?;
     }
     let matches = |client: &Client| {
         filter.normal
@@ -285,6 +287,7 @@ fn kill(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
             && filter
                 .addr
                 .is_none_or(|addr| addr == client.addr.as_bytes())
+            && filter.user.is_none_or(|user| *user == *client.user())
             && filter
                 .laddr
                 .is_none_or(|addr| addr == client.laddr.as_bytes())
@@ -312,7 +315,11 @@ fn kill(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(),
     Ok(())
 }
 
-fn read_filter<'a>(args: &Args<'a>, filter: &mut Filter<'a>) -> Result<(), Refusal> {
+fn read_filter<'a>(
+    args: &Args<'a>,
+    users: &acl::Users,
+    filter: &mut Filter<'a>,
+) -> Result<(), Refusal> {
     let mut at = 2;
     while at < args.len() {
         let Some(value) = args.get(at + 1) else {
@@ -330,12 +337,13 @@ fn read_filter<'a>(args: &Args<'a>, filter: &mut Filter<'a>) -> Result<(), Refus
         } else if args.is(at, "LADDR") {
             filter.laddr = Some(value);
         } else if args.is(at, "USER") {
-            if value != b"default" {
+            if users.named(value).is_none() {
                 return Err(Refusal::text_of(format!(
                     "ERR No such user '{}'",
                     String::from_utf8_lossy(value)
                 )));
             }
+            filter.user = Some(value);
         } else if args.is(at, "SKIPME") {
             filter.skip_me = match value.to_ascii_lowercase().as_slice() {
                 b"yes" => true,

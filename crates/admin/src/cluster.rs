@@ -9,7 +9,7 @@ mod topology;
 
 use base::slot::slot_of;
 use base::{Refusal, SLOT_COUNT};
-use command::{Arity, Categories, CommandSpec, Flags, Group};
+use command::{Arity, Categories, CommandSpec, Flags, Group, Secrets};
 use resp::{Args, Reply};
 use runtime::cluster::Cluster;
 use session::Session;
@@ -114,15 +114,18 @@ const SUBCOMMANDS: &[CommandSpec] = &[
         "Lists the nodes of the cluster.",
     )
     .with_tips(&["nondeterministic_output"]),
-    sub(
-        CLUSTER,
-        "cluster|redirects",
-        "",
-        Arity::Exactly(2),
-        Flags::STALE,
-        "7.0.0",
-        "Redirects this session, even if the node forwards for others.",
-    ),
+    CommandSpec {
+        secrets: Secrets::BehindSubcommand,
+        ..sub(
+            CLUSTER,
+            "cluster|redirects",
+            "[token]",
+            Arity::AtLeast(2),
+            Flags::STALE.union(Flags::NO_AUTH),
+            "7.0.0",
+            "Redirects this session, even if the node forwards for others; nodes show each other a token.",
+        )
+    },
     sub(
         CLUSTER,
         "cluster|replicas",
@@ -437,8 +440,13 @@ fn instead(session: &mut Session, args: &Args<'_>, _: &mut Reply) -> Result<(), 
 }
 
 /// This session follows redirects itself.
-fn redirects(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
+fn redirects(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     cluster_of(session)?;
+    match args.len() {
+        2 if session.authenticated => {}
+        3 => session.trust_by_token(args.at(2))?,
+        _ => return Err(Refusal::new("NOAUTH Authentication required.")),
+    }
     session.redirects = true;
     reply.ok();
     Ok(())

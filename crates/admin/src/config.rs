@@ -112,12 +112,23 @@ fn set(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), 
         })
         .collect();
     let shared = session.shared();
+    let is_of_password = |name: &str| name.eq_ignore_ascii_case("requirepass");
+    let sets_password = pairs.iter().any(|(name, _)| is_of_password(name));
+    if sets_password && shared.keeps_users() && shared.users.load().has_own_default() {
+        return Err(Refusal::new(
+            "ERR the default user was set by ACL rules, so requirepass does not count; use ACL SETUSER default resetpass \
+             >password",
+        ));
+    }
     let now = shared.settings.current();
     let apply = |next: &Settings| apply(session, &pairs, &now, next);
     shared
         .settings
         .set_and(&pairs, session.client.is_local(), apply)
         .map_err(|error| Refusal::text_of(format!("ERR {error}")))?;
+    if sets_password {
+        shared.take_requirepass();
+    }
     let tracking = shared.settings.current().latency_tracking;
     shared
         .stats

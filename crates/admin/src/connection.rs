@@ -175,7 +175,7 @@ fn reset(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
         .cluster
         .as_ref()
         .is_none_or(|it| it.redirects);
-    session.authenticated = session.shared().settings.current().requirepass.is_empty();
+    session.log_out();
     speak(session, reply, Protocol::Resp2);
     reply.simple("RESET");
     Ok(())
@@ -184,40 +184,19 @@ fn reset(session: &mut Session, _: &Args<'_>, reply: &mut Reply) -> Result<(), R
 fn auth(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
     match args.len() {
         2 => {
-            if session.shared().settings.current().requirepass.is_empty() {
+            if !session.shared().users.has_default_password() {
                 return Err(Refusal::new(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
                 ));
             }
-            authenticate(session, b"default", args.at(1))?;
+            session.authenticate(b"default", args.at(1), args.at(0))?;
         }
-        3 => authenticate(session, args.at(1), args.at(2))?,
+        3 => session.authenticate(args.at(1), args.at(2), args.at(0))?,
         _ => return Err(Refusal::Syntax),
     }
     reply.ok();
     Ok(())
-}
-
-fn authenticate(session: &mut Session, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
-    let settings = session.shared().settings.current();
-    let right = &settings.requirepass;
-    if user == b"default" && (right.is_empty() || same_secret(right, password)) {
-        session.authenticated = true;
-        return Ok(());
-    }
-    Err(Refusal::new(
-        "WRONGPASS invalid username-password pair or user is disabled.",
-    ))
-}
-
-/// Compares in a time that does not tell where the first difference is.
-fn same_secret(a: &[u8], b: &[u8]) -> bool {
-    let mut difference = a.len() ^ b.len();
-    for (i, byte) in b.iter().enumerate() {
-        difference |= usize::from(byte ^ a.get(i % a.len().max(1)).copied().unwrap_or(0));
-    }
-    difference == 0
 }
 
 fn hello(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<(), Refusal> {
@@ -253,7 +232,7 @@ fn hello(session: &mut Session, args: &Args<'_>, reply: &mut Reply) -> Result<()
         }
     }
     if let Some((user, password)) = credentials {
-        authenticate(session, user, password)?;
+        session.authenticate(user, password, args.at(0))?;
     }
     if !session.authenticated {
         return Err(Refusal::new(
@@ -320,17 +299,4 @@ pub fn check_name(name: &[u8]) -> Result<(), Refusal> {
 /// Printable and without blanks.
 pub fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets() {
-        assert!(same_secret(b"abc", b"abc"));
-        for other in ["", "ab", "abcd", "abd", "abcabc"] {
-            assert!(!same_secret(b"abc", other.as_bytes()), "{other}");
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! Commands about the session or the server: one file per family, each with its `ROWS`.
 
+mod acl;
 mod client;
 mod cluster;
 mod command_info;
@@ -23,6 +24,7 @@ use session::SessionCommand;
 
 /// The specifications of all families of this crate.
 pub const ALL: &[&[SessionCommand]] = &[
+    acl::SPECS,
     client::SPECS,
     cluster::SPECS,
     command_info::SPECS,

@@ -121,6 +121,8 @@ pub enum Secrets {
     None,
     /// All but the name.
     All,
+    /// All behind the name and the subcommand.
+    BehindSubcommand,
     /// The user and the password behind the word `AUTH`.
     BehindAuth,
     /// Settings and their values alternate from argument 2 on; some values are secret.

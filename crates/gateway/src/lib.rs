@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   door      the sockets, from the start on        metrics   /metrics
-//!   serve     connections, and who may ask          rows      the service neokv.table.v1
+//!   serve     connections and pages                 rows      the service neokv.table.v1
+//!   access    who may ask
 //! ```
 //!
 //! One thread with an event loop of its own. It never touches a keyspace and no core waits for it: what it tells was left in
 //! atomics ([`stats`]), what it does for gRPC goes through ordinary sessions.
 
+mod access;
 mod door;
 pub mod metrics;
 mod rows;

@@ -1,8 +1,7 @@
 //! Connections of the HTTP port: HTTP/1 for people and Prometheus, HTTP/2 for gRPC, on the same socket; with the certificates
 //! of the Redis port for TLS, if it is on (`http-tls`). A TLS client says by ALPN which HTTP it speaks.
 //!
-//! Who may ask: whoever could use the Redis port. While `protected-mode` is on and there is no password, this machine only; with a
-//! password, calls about rows carry it as `authorization: Bearer <password>`. Numbers are shown without.
+//! Who may ask is in [`super::access`]: the users of the Redis port.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,14 +22,13 @@ use runtime::Shared;
 use session::SessionRuns;
 use session::listener;
 use settings::HttpTls;
-use stats::clients::is_local;
 use tls::{Loaded, TlsAcceptor, TlsStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tonic::body::Body;
 
 use super::rows::{self, Rows};
-use super::{LAST_CALLS, metrics};
+use super::{LAST_CALLS, access, metrics};
 
 /// Calls at a time on one connection.
 const CALLS: u32 = 256;
@@ -199,14 +197,20 @@ struct Site {
 impl Site {
     async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         if rows::is_ours(request.uri().path()) {
-            return match self.refuses_call(&request, peer) {
-                Some(status) => status.into_http(),
-                None => self.rows.call(request).await,
+            return match access::user_of(&self.shared, request.headers(), peer) {
+                Ok(user) => self.rows.call(request, user).await,
+                Err(denied) => denied.into_status().into_http(),
             };
         }
-        if self.is_protected() && !is_local(peer) {
-            let text = "protected mode: only clients on this machine are answered (protected-mode, requirepass)\n";
-            return page(StatusCode::FORBIDDEN, text);
+        let path = request.uri().path();
+        let command = if path == "/metrics" { "info" } else { "ping" };
+        let asked = match self.is_open_page(path) {
+            true => access::is_reachable(&self.shared, peer),
+            false => access::user_of(&self.shared, request.headers(), peer)
+                .and_then(|user| access::may_run(&self.shared, &user, &[command])),
+        };
+        if let Err(denied) = asked {
+            return denied.into_page();
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return page(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
@@ -247,39 +251,13 @@ impl Site {
         }
     }
 
-    fn is_protected(&self) -> bool {
-        let settings = self.shared.settings.current();
-        settings.protected_mode && settings.requirepass.is_empty()
-    }
-
-    fn refuses_call(&self, request: &Request<Incoming>, peer: SocketAddr) -> Option<tonic::Status> {
-        if self.is_protected() && !is_local(peer) {
-            return Some(tonic::Status::permission_denied(
-                "protected mode: only clients on this machine are answered (protected-mode, requirepass)",
-            ));
-        }
-        let settings = self.shared.settings.current();
-        if settings.requirepass.is_empty() {
-            return None;
-        }
-        let given = request.headers().get(AUTHORIZATION);
-        let given = given.and_then(|it| it.as_bytes().strip_prefix(b"Bearer "));
-        match given.is_some_and(|it| is_same(it, &settings.requirepass)) {
-            true => None,
-            false => Some(tonic::Status::unauthenticated(
-                "metadata `authorization: Bearer <password>` is needed (requirepass)",
-            )),
-        }
+    /// Whether a page is shown to anybody: it is one of the two that may be opened, and the setting says so.
+    fn is_open_page(&self, path: &str) -> bool {
+        matches!(path, "/metrics" | "/healthz") && self.shared.settings.current().http_open_pages
     }
 }
 
-/// How much of it is right does not show in how long it takes.
-fn is_same(given: &[u8], wanted: &[u8]) -> bool {
-    let differs = |all, (a, b): (&u8, &u8)| all | (a ^ b);
-    given.len() == wanted.len() && given.iter().zip(wanted).fold(0, differs) == 0
-}
-
-fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+pub(crate) fn page(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::new(text.into())));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -44,6 +44,8 @@ pub struct Leader {
     news: BTreeSet<NodeId>,
     /// The version of the catalogue of tables that nodes were woken for.
     tables_told: u64,
+    /// The same of users.
+    users_told: u64,
     /// A heartbeat showed something that a turn should look at soon.
     urged: bool,
 }
@@ -62,6 +64,7 @@ impl Leader {
             orders: BTreeMap::new(),
             news: BTreeSet::new(),
             tables_told: 0,
+            users_told: 0,
             urged: true,
         }
     }
@@ -141,6 +144,7 @@ impl Leader {
             format: state.format(),
             wall_ms: 0,
             tables: state.tables_since(self.view.tables_version(node)),
+            users: state.users_since(self.view.users_version(node)),
         }
     }
 
@@ -164,8 +168,9 @@ impl Leader {
             let alive = state.nodes().filter(|node| picture.is_alive(node.id));
             self.news.extend(alive.map(|node| node.id));
         }
-        if self.tables_told < state.tables_version() {
+        if self.tables_told < state.tables_version() || self.users_told < state.users_version() {
             self.tables_told = state.tables_version();
+            self.users_told = state.users_version();
             let alive = state.nodes().filter(|node| picture.is_alive(node.id));
             self.news.extend(alive.map(|node| node.id));
         }
@@ -188,12 +193,27 @@ impl Leader {
     /// Nodes that may be alive and have not said that they have published this version of the
     /// catalogue of tables.
     pub fn behind(&self, state: &State, version: u64, now_ms: u64) -> Vec<Behind> {
+        self.behind_by(state, version, now_ms, View::tables_version)
+    }
+
+    /// The same of users.
+    pub fn behind_users(&self, state: &State, version: u64, now_ms: u64) -> Vec<Behind> {
+        self.behind_by(state, version, now_ms, View::users_version)
+    }
+
+    fn behind_by(
+        &self,
+        state: &State,
+        version: u64,
+        now_ms: u64,
+        published: fn(&View, NodeId) -> u64,
+    ) -> Vec<Behind> {
         let alive = liveness::maybe_alive(state, &self.view, now_ms, &self.limits);
         alive
             .into_iter()
             .filter_map(|id| {
                 let node = state.node(id)?;
-                let published = self.view.tables_version(id);
+                let published = published(&self.view, id);
                 (published < version).then(|| Behind {
                     node: id,
                     redis: node.profile.redis.clone(),

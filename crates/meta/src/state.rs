@@ -20,6 +20,7 @@ mod register;
 mod registry;
 mod settings;
 mod tables;
+mod users;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ use prost::Message;
 pub use command::{
     AllocateIds, Bootstrap, Change, ChangeSettings, Command, Created, ForgetReplica, Found,
     MembersChanged, PlanReplica, RaiseFormat, Register, ReplicasCreated, SetNodeState, SetTables,
+    SetUsers,
 };
 pub use image::FORMAT;
 pub use outcome::{Outcome, Refused};
@@ -57,6 +59,9 @@ pub struct State {
     /// Nothing before the first table: such a state is as older versions write it.
     #[prost(message, optional, tag = "8")]
     pub(crate) tables: Option<Catalogue>,
+    /// The same of users.
+    #[prost(message, optional, tag = "9")]
+    pub(crate) users: Option<Catalogue>,
 }
 
 /// Settings of the whole cluster.
@@ -189,6 +194,7 @@ impl State {
             Change::ChangeSettings(settings) => self.change_settings(settings),
             Change::RaiseFormat(raise) => self.raise_format(raise),
             Change::SetTables(set) => self.set_tables(set),
+            Change::SetUsers(set) => self.set_users(set),
         }
         .into()
     }

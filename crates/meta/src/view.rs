@@ -148,6 +148,12 @@ impl View {
         last.map_or(0, |last| last.tables_version)
     }
 
+    /// The users that a node serves by, as it said last; 0 if it said nothing.
+    pub fn users_version(&self, node: NodeId) -> u64 {
+        let last = self.heard(node).and_then(|heard| heard.last.as_ref());
+        last.map_or(0, |last| last.users_version)
+    }
+
     /// The newest leader of a region ever heard of here; it may have been killed since.
     pub fn leader(&self, region: RegionId) -> Option<Leadership> {
         self.leaders.get(&region).copied()

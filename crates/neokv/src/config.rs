@@ -133,7 +133,13 @@ fn read_file(path: &Path) -> Result<Vec<(usize, String, String)>, ConfigError> {
             continue;
         }
         let row = find(key).ok_or_else(|| wrong(&place, "no such setting"))?;
-        let text = as_text(item).ok_or_else(|| {
+        // Users are lines; other lists are words.
+        let between = if list::ALL[row].name == "user" {
+            "\n"
+        } else {
+            " "
+        };
+        let text = as_text(item, between).ok_or_else(|| {
             wrong(
                 &place,
                 "expected a text, a number, true or false, or a list of them",
@@ -144,22 +150,23 @@ fn read_file(path: &Path) -> Result<Vec<(usize, String, String)>, ConfigError> {
     Ok(found)
 }
 
-/// A TOML value as `CONFIG SET` would take it; lists are joined by blanks.
-fn as_text(item: &Item) -> Option<String> {
-    fn text(value: &Value) -> Option<String> {
+/// A TOML value as `CONFIG SET` would take it; `between` joins lists.
+fn as_text(item: &Item, between: &str) -> Option<String> {
+    fn text(value: &Value, between: &str) -> Option<String> {
         match value {
             Value::String(text) => Some(text.value().clone()),
             Value::Integer(number) => Some(number.value().to_string()),
             Value::Float(number) => Some(number.value().to_string()),
             Value::Boolean(value) => Some(if *value.value() { "yes" } else { "no" }.into()),
             Value::Array(list) => {
-                let parts: Option<Vec<String>> = list.iter().map(text).collect();
-                Some(parts?.join(" "))
+                let parts: Option<Vec<String>> =
+                    list.iter().map(|part| text(part, between)).collect();
+                Some(parts?.join(between))
             }
             Value::Datetime(_) | Value::InlineTable(_) => None,
         }
     }
-    text(item.as_value()?)
+    text(item.as_value()?, between)
 }
 
 #[cfg(test)]

@@ -82,6 +82,7 @@ pub struct Heartbeats {
     failures: Vec<OrderReport>,
     /// As the last heartbeat said.
     tables_version: u64,
+    users_version: u64,
     /// Since when meta does not answer.
     silent_since_ms: Option<u64>,
     told: Told,
@@ -103,6 +104,8 @@ struct Told {
     full: bool,
     /// The version of the tables that could not be taken over.
     tables: u64,
+    /// The same of the users.
+    users: u64,
 }
 
 impl OpenHeartbeats {
@@ -122,6 +125,7 @@ impl OpenHeartbeats {
             has_joined: false,
             failures: Vec::new(),
             tables_version: 0,
+            users_version: 0,
             silent_since_ms: None,
             told: Told::default(),
         }
@@ -192,6 +196,7 @@ impl Heartbeats {
         };
         self.hear(&mut report, out);
         self.tables_version = report.tables_version;
+        self.users_version = report.users_version;
         self.number += 1;
         let call = MetaCall::Heartbeat(Heartbeat {
             cluster: self.identity.cluster,
@@ -205,6 +210,7 @@ impl Heartbeats {
             tables_version: report.tables_version,
             wall_ms: cx.wall_ms,
             trouble: report.trouble,
+            users_version: report.users_version,
         });
         let round = Round::new(call, self.targets());
         self.ask_next(round, cx, out);

@@ -90,8 +90,8 @@ impl Client {
     pub(crate) fn wrap<Q>(&self, message: Q, time: Duration) -> Request<Q> {
         let mut request = Request::new(message);
         request.set_timeout(time);
-        if let Some(password) = &self.password
-            && let Ok(bearer) = format!("Bearer {password}").parse()
+        if let Some(authorization) = &self.authorization
+            && let Ok(bearer) = authorization.parse()
         {
             request.metadata_mut().insert("authorization", bearer);
         }

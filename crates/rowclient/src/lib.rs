@@ -38,6 +38,8 @@ mod route;
 mod scan;
 mod table;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::time::Duration;
 
 pub use rowapi::Value;
@@ -52,7 +54,8 @@ use std::sync::Arc;
 pub struct Client {
     route: Arc<Route>,
     timeout: Duration,
-    password: Option<Arc<str>>,
+    /// How it introduces itself: `Basic …` or `Bearer …`.
+    authorization: Option<Arc<str>>,
 }
 
 /// Why a call has no answer.
@@ -89,7 +92,7 @@ impl Client {
         Ok(Client {
             route: Arc::new(Route::new(nodes)?),
             timeout: Duration::from_secs(5),
-            password: None,
+            authorization: None,
         })
     }
 
@@ -99,9 +102,16 @@ impl Client {
         self
     }
 
-    /// The server's `requirepass`.
+    /// The password of the server's default user (`requirepass`).
     pub fn with_password(mut self, password: &str) -> Client {
-        self.password = Some(password.into());
+        self.authorization = Some(format!("Bearer {password}").into());
+        self
+    }
+
+    /// A user of the server (`ACL SETUSER`) and its password.
+    pub fn with_user(mut self, name: &str, password: &str) -> Client {
+        let pair = STANDARD.encode(format!("{name}:{password}"));
+        self.authorization = Some(format!("Basic {pair}").into());
         self
     }
 

@@ -24,6 +24,7 @@ pub mod open;
 mod shared;
 pub mod shutdown;
 pub mod tables;
+pub mod users;
 
 pub use clock::now_ms;
 pub use cores::Core;

@@ -10,6 +10,7 @@ use base::Refusal;
 use node::{Catalogue, DataSet, Specs};
 use settings::{Settings, SettingsCell};
 use sqldb::Sql;
+use stats::acl_log::AclLog;
 use stats::clients::Clients;
 use stats::latency::Latency;
 use stats::save_status::SaveStatus;
@@ -21,6 +22,7 @@ use crate::cluster::Cluster;
 use crate::cores::{Evictions, Mailbox, Map};
 use crate::durable::Durable;
 use crate::shutdown::Shutdown;
+use crate::users::UsersCell;
 
 /// A node that meta has not told of the tables for so long after its start goes by those it knew before.
 const HEAR_OF_TABLES: Duration = Duration::from_secs(3);
@@ -46,6 +48,9 @@ pub struct Shared {
     /// The databases behind tables.
     pub sql: Sql,
     pub clients: Clients,
+    /// Who there is, and what they may do.
+    pub users: UsersCell,
+    pub acl_log: AclLog,
     /// By core.
     pub stats: Box<[CoreStats]>,
     pub slowlog: SlowLog,
@@ -114,12 +119,13 @@ impl Shared {
                 .map(|_| CoreStats::new(commands.stat_count()))
                 .collect(),
             mailboxes: (0..cores).map(|_| Arc::new(Mailbox::default())).collect(),
-            commands,
             catalogue: ArcSwap::default(),
             catalogue_version: AtomicU64::new(0),
             catalogue_change: tokio::sync::Mutex::new(()),
             sql: Sql::new(&settings.tables.sql),
             clients: Clients::default(),
+            users: UsersCell::new(&commands, &settings.requirepass),
+            acl_log: AclLog::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             rates: Rates::default(),
@@ -139,6 +145,7 @@ impl Shared {
             seed: random_seed(),
             shutdown: Shutdown::default(),
             clock: quanta::Clock::new(),
+            commands,
             settings: SettingsCell::new(settings),
         }
     }
@@ -185,6 +192,11 @@ impl Shared {
     pub fn has_heard_tables(&self) -> bool {
         let cluster = self.cluster.as_ref();
         cluster.is_none_or(|cluster| cluster.has_heard_tables())
+    }
+
+    /// Of the users, as they are kept; 0: there have never been any.
+    pub fn users_version(&self) -> u64 {
+        self.users.load().version
     }
 
     /// Makes a catalogue known to all cores, unless they know a newer one.

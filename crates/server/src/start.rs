@@ -34,6 +34,8 @@ pub enum StartError {
     },
     /// The data directory is there and cannot be used, or a thread does not start.
     Open(OpenError),
+    /// The users cannot be read.
+    Users(String),
 }
 
 impl std::fmt::Display for StartError {
@@ -47,6 +49,7 @@ impl std::fmt::Display for StartError {
                 path.display()
             ),
             StartError::Open(error) => error.fmt(f),
+            StartError::Users(why) => f.write_str(why),
         }
     }
 }
@@ -120,6 +123,7 @@ fn open_ports(settings: &Settings) -> Result<Option<Door>, StartError> {
 /// Listens and starts the cores.
 fn serve(opened: Opened, runs: Arc<SessionRuns>, door: Option<Door>) -> Result<Server, StartError> {
     let shared = opened.shared;
+    runtime::users::open(&shared).map_err(StartError::Users)?;
     let settings = shared.settings.current();
     shared.tls.apply(&settings.tls).map_err(StartError::Tls)?;
     let listeners = listener::listen(&settings).map_err(StartError::Listen)?;

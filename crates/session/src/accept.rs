@@ -79,7 +79,7 @@ fn refusal(core: &Core, stream: &TcpStream) -> Option<&'static str> {
     if is_full(core, stream) {
         Some("-ERR max number of clients reached\r\n")
     } else if settings.protected_mode
-        && settings.requirepass.is_empty()
+        && !core.shared.users.has_default_password()
         && !stream.peer_addr().is_ok_and(is_local)
     {
         Some(PROTECTED)

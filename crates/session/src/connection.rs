@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use base::milestone;
 use resp::{Parsed, Protocol, Reply, RequestLimits, RequestParser};
 use runtime::cores::Core;
+use runtime::users::UNHEARD;
 use stats::clients::Client;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -165,6 +166,19 @@ async fn run(registered: Registered, mut connection: Connection) {
         Poll::Ready(())
     })
     .await;
+    let session = &mut connection.work.session;
+    let shared = session.core.shared.clone();
+    if !shared.users.is_known() {
+        // A node of a cluster that has just started may have slept while users were changed.
+        if !shared.users_known().await {
+            connection.work.out.refusal(&UNHEARD);
+            let _ = connection.flush().await;
+            return;
+        }
+        if !registered.client.is_internal {
+            session.log_out();
+        }
+    }
     let Err(Ended) = connection.run().await;
     drop(registered);
 }

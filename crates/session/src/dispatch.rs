@@ -9,6 +9,7 @@ use command::{CommandSpec, Flags, Keys, Run, Traits};
 use resp::{Args, Reply};
 
 use super::pending::{Lane, Pending};
+use super::rights::Verdict;
 use super::{ReplyMode, Session};
 use crate::commands::{LaterFn, SessionRun, wrong_arity};
 use node::is_logged_as_given;
@@ -104,6 +105,13 @@ impl Work {
         if self.pending.comes_first(spec) {
             return Step::Slow(Slow::Again);
         }
+        if self.session.rights != shared.users.version() {
+            match self.session.check_rights(stat, spec, args) {
+                Verdict::Fine => {}
+                Verdict::Stale => return self.dispatch_anew(args),
+                Verdict::Denied(refusal) => return self.reject(Some(stat), &refusal),
+            }
+        }
         if let Some(cluster) = &shared.cluster
             && self.session.authenticated
         {
@@ -134,6 +142,14 @@ impl Work {
             Run::Block(_) => Step::Slow(Slow::Block { stat }),
             Run::Session | Run::Container => self.run_session(number, stat, args),
         }
+    }
+
+    /// The users have changed since this session looked its user up.
+    #[cold]
+    #[inline(never)]
+    fn dispatch_anew(&mut self, args: &Args<'_>) -> Step {
+        self.session.look_again();
+        self.dispatch(args)
     }
 
     /// A command whose slot is led by another node, or by nobody that is known (cluster).

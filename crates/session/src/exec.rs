@@ -17,9 +17,9 @@ use resp::{Args, Reply};
 
 use super::Session;
 use super::dispatch::{Slow, Step, Work, feed_monitors};
-use super::forward::PAUSE;
+use super::forward::{Looked, PAUSE};
 use crate::commands::{Later, SessionRun, wrong_arity};
-use node::{EffectRequest, Watch, is_logged_as_given, nil};
+use node::{EffectRequest, Specs, Watch, is_logged_as_given, nil};
 use runtime::cluster::{Cluster, Unserved, no_leader};
 use runtime::cores::{
     Answer, Batch, BatchBox, Call, CommandList, CoreId, Place, Ran, Route, route,
@@ -54,6 +54,27 @@ impl Multi {
     /// Bytes of the queued commands.
     pub fn size_bytes(&self) -> usize {
         self.commands.size_bytes()
+    }
+
+    /// The same without some of its commands.
+    fn without(&self, left_out: &[(usize, Refusal)], specs: &Specs) -> Multi {
+        let mut rest = Multi {
+            aborted: self.aborted,
+            slot: self.slot,
+            crosses: self.crosses,
+            ..Multi::default()
+        };
+        for (at, &(number, stat)) in self.heads.iter().enumerate() {
+            if left_out.iter().any(|(place, _)| *place == at) {
+                continue;
+            }
+            let spec = specs.spec(stat);
+            rest.writes |= spec.is_write();
+            rest.needs_memory |= spec.flags.contains(Flags::DENYOOM);
+            rest.commands.push(&self.commands.args(at));
+            rest.heads.push((number, stat));
+        }
+        rest
     }
 
     /// Calls `run` with every command.
@@ -118,6 +139,50 @@ pub fn exec<'a>(session: &'a mut Session, args: &'a Args<'a>, reply: &'a mut Rep
 }
 
 async fn run_exec(session: &mut Session, reply: &mut Reply) -> Result<(), Refusal> {
+    let denied = session.denied_commands();
+    if denied.is_empty() {
+        return run_allowed(session, reply).await;
+    }
+    // The others run; what may not is answered in its place.
+    let Some(multi) = session.multi.take() else {
+        return Ok(());
+    };
+    let specs = &session.core.shared.commands;
+    session.multi = Some(Box::new(multi.without(&denied, specs)));
+    let mut replies = Reply::new(session.protocol);
+    run_allowed(session, &mut replies).await?;
+    match with_denied(replies.as_bytes(), &denied, multi.len(), session) {
+        Some(whole) => reply.raw(&whole),
+        None => reply.append(&replies),
+    }
+    Ok(())
+}
+
+/// The replies of a transaction together with the refusals of those commands that did not run; none if it was not run at all.
+fn with_denied(
+    replies: &[u8],
+    denied: &[(usize, Refusal)],
+    count: usize,
+    session: &Session,
+) -> Option<Vec<u8>> {
+    let mut rest = replies.strip_prefix(format!("*{}\r\n", count - denied.len()).as_bytes())?;
+    let mut whole = Reply::new(session.protocol);
+    whole.array(count);
+    let mut denied = denied.iter().peekable();
+    for at in 0..count {
+        if let Some((_, refusal)) = denied.next_if(|(place, _)| *place == at) {
+            session.core.refuse(refusal, &mut whole);
+            continue;
+        }
+        let end = Looked::default().reply_end(rest).ok().flatten()?;
+        let (reply, behind) = rest.split_at_checked(end)?;
+        whole.raw(reply);
+        rest = behind;
+    }
+    Some(whole.into_bytes())
+}
+
+async fn run_allowed(session: &mut Session, reply: &mut Reply) -> Result<(), Refusal> {
     let Some(multi) = session.multi.take() else {
         return Err(Refusal::new("ERR EXEC without MULTI"));
     };
@@ -251,6 +316,20 @@ async fn run_here(
 }
 
 impl Session {
+    /// Queued commands that the user may not run any more, and what is said instead.
+    fn denied_commands(&self) -> Vec<(usize, Refusal)> {
+        let Some(multi) = self.multi.as_ref().filter(|multi| !multi.aborted) else {
+            return Vec::new();
+        };
+        let commands = multi.heads.iter().enumerate();
+        let denied = commands.filter_map(|(at, &(_, stat))| {
+            let spec = self.core.shared.commands.spec(stat);
+            let refusal = self.refuses_queued(stat, spec, &multi.commands.args(at));
+            Some((at, refusal?))
+        });
+        denied.collect()
+    }
+
     fn regions_of_transaction(&self, multi: &Multi, watched: &[Watch]) -> Vec<Place> {
         let map = &self.core.shared.map;
         let all = || (0..map.regions()).collect();

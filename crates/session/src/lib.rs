@@ -7,6 +7,7 @@
 //!   pending      commands on other cores, replies in request order
 //!   exec         MULTI … EXEC          blocking   BLPOP and its kin
 //!   forward      commands for other nodes          wrote      what WAIT is about
+//!   rights       who it is, and what that user may do
 //!   listener     listening sockets                 accept      new connections, refused or served
 //!   socket, tls  the operating system's part       commands    rows of session commands, and what runs them
 //! ```
@@ -25,6 +26,7 @@ pub mod forward;
 pub mod listener;
 mod pending;
 mod prefetch;
+mod rights;
 mod slow;
 mod socket;
 mod tls;
@@ -43,6 +45,7 @@ pub use connection::serve_internal;
 pub use exec::{Multi, exec};
 use forward::{Upstreams, WatchedElsewhere};
 use node::Watch;
+use rights::Who;
 use runtime::Shared;
 use runtime::cores::{Core, Held, Place};
 use stats::clients::Client;
@@ -70,6 +73,9 @@ pub struct Session {
     /// Chosen by HELLO, which sets it here and on its `Reply`.
     pub protocol: Protocol,
     pub authenticated: bool,
+    /// The version of the users by which this session's user may do everything; else 0 (`rights`).
+    pub(crate) rights: u64,
+    pub(crate) who: Who,
     pub reply_mode: ReplyMode,
     /// Ends the session once the replies so far are written (QUIT, CLIENT KILL of itself).
     pub close_after_reply: bool,
@@ -96,7 +102,11 @@ pub struct Session {
 
 impl Session {
     fn new(core: Rc<Core>, runs: Arc<SessionRuns>, client: Arc<Client>) -> Self {
-        let authenticated = client.is_internal || core.settings().requirepass.is_empty();
+        let users = core.shared.users.load();
+        let authenticated = client.is_internal || users.is_open();
+        let user = users.named(acl::DEFAULT).cloned();
+        let user = user.unwrap_or_else(|| Arc::new(acl::User::default_user(&core.shared.commands)));
+        let who = Who::new(user, client.is_internal);
         let redirects = core.shared.cluster.as_ref().is_none_or(|it| it.redirects);
         Session {
             id: client.id,
@@ -106,6 +116,8 @@ impl Session {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            rights: 0,
+            who,
             reply_mode: ReplyMode::On,
             close_after_reply: false,
             readonly: false,

@@ -67,8 +67,6 @@ pub const ALL: &[Fact] = &[
     fact("replica-ignore-maxmemory", "yes"),
     // What is not here yet has no limits either.
     fact("tracking-table-max-keys", "0"),
-    fact("acllog-max-len", "0"),
-    fact("aclfile", ""),
     fact("enable-module-command", "no"),
     fact("unixsocket", ""),
     fact("unixsocketperm", "0"),

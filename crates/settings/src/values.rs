@@ -68,6 +68,17 @@ pub struct Settings {
     pub bind: Vec<String>,
     pub tcp_backlog: u32,
     pub requirepass: Vec<u8>,
+    /// Users of the configuration, one per line.
+    pub user: String,
+    /// The file of users; empty: there is none.
+    pub aclfile: String,
+    /// New users may use all channels.
+    pub acl_all_channels: bool,
+    pub acllog_max_len: usize,
+    /// Failed logins per minute and address; 0: any number.
+    pub auth_failures_per_minute: u32,
+    /// `/metrics` and `/healthz` ask for no password.
+    pub http_open_pages: bool,
     pub protected_mode: bool,
     pub maxclients: usize,
     /// How descriptors are shared out ([`Settings::fit_descriptors`]).
@@ -189,6 +200,12 @@ impl Default for Settings {
             bind: Vec::new(),
             tcp_backlog: 0,
             requirepass: Vec::new(),
+            user: String::new(),
+            aclfile: String::new(),
+            acl_all_channels: false,
+            acllog_max_len: 0,
+            auth_failures_per_minute: 0,
+            http_open_pages: false,
             protected_mode: true,
             maxclients: 0,
             descriptors: Descriptors::default(),
@@ -296,6 +313,12 @@ impl Settings {
         self.bind = self.words("bind");
         self.tcp_backlog = self.int("tcp-backlog") as u32;
         self.requirepass = self.text("requirepass").into_bytes();
+        self.user = self.text("user");
+        self.aclfile = self.text("aclfile");
+        self.acl_all_channels = self.text("acl-pubsub-default") == "allchannels";
+        self.acllog_max_len = self.int("acllog-max-len") as usize;
+        self.auth_failures_per_minute = self.int("auth-failures-per-minute") as u32;
+        self.http_open_pages = self.flag("http-open-pages");
         self.protected_mode = self.flag("protected-mode");
         self.maxclients = self.int("maxclients") as usize;
         self.timeout_seconds = self.int("timeout") as u64;

@@ -346,7 +346,7 @@ impl Node {
                 return;
             }
             // Tables are made known by the world.
-            HeartbeatEffect::TakeTables(_) => Ok(()),
+            HeartbeatEffect::TakeTables(_) | HeartbeatEffect::TakeUsers(_) => Ok(()),
             HeartbeatEffect::Destroy { .. } if self.bug == Bug::NeverDestroy => Ok(()),
             HeartbeatEffect::Destroy { order, replica } => {
                 let region = order.region;

@@ -31,6 +31,8 @@ pub struct Client {
     /// The socket's descriptor.
     pub fd: AtomicI32,
     name: Mutex<Vec<u8>>,
+    /// The name of the user it runs as.
+    user: Mutex<Arc<[u8]>>,
     /// Name and version of the library it uses (CLIENT SETINFO).
     library: Mutex<Library>,
     pub db: AtomicU8,
@@ -94,6 +96,7 @@ impl Client {
             is_tls: false,
             fd: AtomicI32::new(-1),
             name: Mutex::new(Vec::new()),
+            user: Mutex::new(Arc::from(b"default".as_slice())),
             library: Mutex::default(),
             db: AtomicU8::new(0),
             protocol: AtomicU8::new(2),
@@ -150,6 +153,16 @@ impl Client {
 
     pub fn set_name(&self, name: &[u8]) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
+    }
+
+    /// The name of the user it runs as.
+    pub fn user(&self) -> Arc<[u8]> {
+        let user = self.user.lock().unwrap_or_else(PoisonError::into_inner);
+        user.clone()
+    }
+
+    pub fn set_user(&self, name: &[u8]) {
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = name.into();
     }
 
     /// What the client told of its library, locked; hold it briefly.
@@ -235,7 +248,7 @@ impl Client {
         format!(
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
              ssub=0 multi={multi} qbuf={input} qbuf-free=0 argv-mem={input} multi-mem=0 rbs={output} \
-             rbp={output} obl=0 oll={} omem={output} tot-mem={} events=r cmd={command} user=default redir=-1 \
+             rbp={output} obl=0 oll={} omem={output} tot-mem={} events=r cmd={command} user={} redir=-1 \
              resp={} lib-name={} lib-ver={}",
             self.id,
             self.addr,
@@ -247,6 +260,7 @@ impl Client {
             self.db.load(Ordering::Relaxed),
             u8::from(output > 0),
             size_of::<Client>() + 2 * input + output,
+            String::from_utf8_lossy(&self.user()),
             self.protocol.load(Ordering::Relaxed),
             String::from_utf8_lossy(&library.name),
             String::from_utf8_lossy(&library.version),

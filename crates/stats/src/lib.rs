@@ -9,6 +9,7 @@
 //!
 //! Those who work write here; commands about the server read. Nothing here decides anything.
 
+pub mod acl_log;
 pub mod clients;
 mod counters;
 pub mod latency;

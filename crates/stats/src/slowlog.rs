@@ -101,6 +101,7 @@ pub fn is_secret(args: &Args<'_>, secrets: Secrets, i: usize) -> bool {
     match secrets {
         Secrets::None => false,
         Secrets::All => i >= 1,
+        Secrets::BehindSubcommand => i >= 2,
         Secrets::BehindAuth => {
             i >= 2 && (args.is(i - 1, "AUTH") || (i >= 3 && args.is(i - 2, "AUTH")))
         }

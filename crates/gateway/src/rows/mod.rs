@@ -21,6 +21,7 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acl::User;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use rowapi::table_server::TableServer;
@@ -42,6 +43,11 @@ const CALLS_MAX: usize = 1024;
 /// A client that does not send all of its message is given up so long after its deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
+tokio::task_local! {
+    /// Whose call this is.
+    static CALLER: Arc<User>;
+}
+
 pub struct Rows {
     server: TableServer<Service>,
     room: Semaphore,
@@ -61,13 +67,16 @@ impl Rows {
         }
     }
 
-    pub async fn call(&self, request: Request<Incoming>) -> Response<Body> {
+    /// A call of this user.
+    pub async fn call(&self, request: Request<Incoming>, user: Arc<User>) -> Response<Body> {
         let Ok(_permit) = self.room.try_acquire() else {
             let text = "too many calls at once; try again";
             return tonic::Status::resource_exhausted(text).into_http();
         };
         let deadline = deadline_in(request.headers()) + GRACE;
-        match timeout_at(deadline, self.server.clone().call(request)).await {
+        let mut server = self.server.clone();
+        let called = CALLER.scope(user, async move { server.call(request).await });
+        match timeout_at(deadline, called).await {
             Ok(Ok(response)) => response,
             Err(_) => tonic::Status::deadline_exceeded("not answered in time").into_http(),
         }

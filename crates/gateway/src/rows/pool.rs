@@ -15,9 +15,11 @@ use session::serve_internal;
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::CALLER;
 use super::answer::Answer;
 use super::link::{Link, Load, WAITING_MAX};
 use super::words::Words;
+use crate::access::{self, Denied};
 
 /// A link whose first call has waited for so long is held up.
 const HELD_UP: Duration = Duration::from_millis(5);
@@ -31,8 +33,10 @@ const WAITING_CALLS: usize = 128;
 const FOR_WHOM: &str = "grpc:0";
 
 /// Why a command could not be given to a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unsent {
+    /// The user of the call may not run it.
+    Denied(String),
     /// Too much is on its way.
     Busy,
     /// The node stops, or has no socket left.
@@ -75,6 +79,7 @@ impl Pool {
 
     /// Sends a command about `table:key` on a link that others use as well.
     pub fn send(&self, key: &str, words: &Words) -> Result<oneshot::Receiver<Answer>, Unsent> {
+        self.check(words)?;
         let core = self.core_of(key);
         let links = self.links.get(core).ok_or(Unsent::Closed)?;
         let mut links = links.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,6 +99,7 @@ impl Pool {
 
     /// Sends a command that may wait for long.
     pub fn send_alone(&self, key: &str, words: &Words) -> Result<Own, Unsent> {
+        self.check(words)?;
         let permit = self.waiting.clone().try_acquire_owned();
         let permit = permit.map_err(|_| Unsent::Busy)?;
         let link = self.open(self.core_of(key)).ok_or(Unsent::Closed)?;
@@ -102,6 +108,19 @@ impl Pool {
             _link: link,
             _permit: permit,
         })
+    }
+
+    /// Whether the user of this call may run a command: the sessions behind the links may run any.
+    fn check(&self, words: &Words) -> Result<(), Unsent> {
+        let checked = CALLER.try_with(|user| match user.may_do_everything() {
+            true => Ok(()),
+            false => access::may_run(&self.shared, user, &words.parts()),
+        });
+        match checked {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Denied::Right(text) | Denied::Unknown(text))) => Err(Unsent::Denied(text)),
+            Ok(Err(Denied::Remote)) | Err(_) => Err(Unsent::Denied("NOPERM no user".into())),
+        }
     }
 
     fn open(&self, core: CoreId) -> Option<Link> {

@@ -187,6 +187,7 @@ fn refused(refusal: Refusal) -> Verdict {
 
 fn not_sent(unsent: Unsent) -> Verdict {
     let why = match unsent {
+        Unsent::Denied(text) => return Verdict::new(Status::Error, text),
         Unsent::Busy => "TRYAGAIN too many calls are on their way",
         Unsent::Closed => "TRYAGAIN the node is stopping",
     };

@@ -52,6 +52,20 @@ impl Words {
         self
     }
 
+    /// The words one by one.
+    pub fn parts(&self) -> Vec<&[u8]> {
+        let mut parts = Vec::with_capacity(self.count);
+        let mut rest = self.body.as_slice();
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\r') {
+            let length = rest.get(1..end).and_then(|it| std::str::from_utf8(it).ok());
+            let length: usize = length.and_then(|it| it.parse().ok()).unwrap_or(0);
+            let start = end + 2;
+            parts.push(rest.get(start..start + length).unwrap_or_default());
+            rest = rest.get(start + length + 2..).unwrap_or_default();
+        }
+        parts
+    }
+
     /// Appends the whole command.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("*{}\r\n", self.count).as_bytes());

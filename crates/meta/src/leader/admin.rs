@@ -90,6 +90,16 @@ impl Leader {
                 command = Some(Change::SetTables(set.clone()).into());
                 Reply::Catalogue(CatalogueAnswer::default())
             }
+            Some(Ask::SetUsers(set)) => {
+                command = Some(Change::SetUsers(set.clone()).into());
+                Reply::Catalogue(CatalogueAnswer::default())
+            }
+            Some(Ask::Users(version)) => Reply::Catalogue(CatalogueAnswer {
+                version: state.users_version(),
+                was_set: false,
+                newer: None,
+                behind: self.behind_users(state, *version, now_ms),
+            }),
             Some(Ask::Catalogue(version)) => Reply::Catalogue(CatalogueAnswer {
                 version: state.tables_version(),
                 was_set: false,
@@ -219,14 +229,20 @@ impl Leader {
 /// The answer to a request whose command was applied.
 pub fn admin_answer(answer: AdminAnswer, outcome: &Outcome, state: &State) -> AdminAnswer {
     let reply = match outcome {
-        Outcome::TablesSet { version } => Reply::Catalogue(CatalogueAnswer {
-            version: *version,
-            was_set: true,
-            ..CatalogueAnswer::default()
-        }),
+        Outcome::TablesSet { version } | Outcome::UsersSet { version } => {
+            Reply::Catalogue(CatalogueAnswer {
+                version: *version,
+                was_set: true,
+                ..CatalogueAnswer::default()
+            })
+        }
         Outcome::Refused(Refused::OtherTables { version }) => Reply::Catalogue(CatalogueAnswer {
             version: *version,
             newer: state.tables().cloned(),
+            ..CatalogueAnswer::default()
+        }),
+        Outcome::Refused(Refused::OtherUsers { version }) => Reply::Catalogue(CatalogueAnswer {
+            version: *version,
             ..CatalogueAnswer::default()
         }),
         Outcome::Refused(refused) => Reply::Refused(refused.to_string()),

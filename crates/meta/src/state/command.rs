@@ -12,7 +12,7 @@ use crate::wire::Join;
 
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Command {
-    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Change", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub change: Option<Change>,
 }
 
@@ -42,6 +42,8 @@ pub enum Change {
     RaiseFormat(RaiseFormat),
     #[prost(message, tag = "12")]
     SetTables(SetTables),
+    #[prost(message, tag = "13")]
+    SetUsers(SetUsers),
 }
 
 impl Command {
@@ -177,6 +179,15 @@ pub struct RaiseFormat {
 /// Another catalogue of tables, made from the one with this version.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SetTables {
+    #[prost(uint64, tag = "1")]
+    pub expected_version: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub bytes: Vec<u8>,
+}
+
+/// Other users, made from those with this version.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SetUsers {
     #[prost(uint64, tag = "1")]
     pub expected_version: u64,
     #[prost(bytes = "vec", tag = "2")]

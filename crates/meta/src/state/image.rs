@@ -14,17 +14,20 @@ use super::State;
 const MAGIC: &[u8; 6] = b"NKMETA";
 
 /// Raised when an older version could not make sense of the body.
-pub const FORMAT: u16 = 2;
+pub const FORMAT: u16 = 3;
 /// What has no tables is written as before there were any.
 const WITHOUT_TABLES: u16 = 1;
+/// What has no users, likewise.
+const WITHOUT_USERS: u16 = 2;
 
 impl State {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len() + 16);
         bytes.extend_from_slice(MAGIC);
-        let format = match self.tables {
-            Some(_) => FORMAT,
-            None => WITHOUT_TABLES,
+        let format = match (&self.users, &self.tables) {
+            (Some(_), _) => FORMAT,
+            (None, Some(_)) => WITHOUT_USERS,
+            (None, None) => WITHOUT_TABLES,
         };
         bytes.extend_from_slice(&format.to_le_bytes());
         bytes.extend_from_slice(&self.encode_to_vec());
@@ -48,7 +51,7 @@ impl State {
             return Err(bad("wrong checksum"));
         }
         match u16::from_le_bytes(*format) {
-            WITHOUT_TABLES | FORMAT => Ok(<State as Message>::decode(body)?),
+            WITHOUT_TABLES | WITHOUT_USERS | FORMAT => Ok(<State as Message>::decode(body)?),
             newer => Err(bad(&format!("written by another version (format {newer})"))),
         }
     }

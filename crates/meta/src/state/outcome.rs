@@ -27,6 +27,10 @@ pub enum Outcome {
     TablesSet {
         version: u64,
     },
+    /// The users are these now.
+    UsersSet {
+        version: u64,
+    },
     /// Something else changed.
     Changed,
     /// It was so already.
@@ -115,6 +119,14 @@ pub enum Refused {
         version: u64,
     },
     CatalogueTooLarge {
+        bytes: usize,
+        most: usize,
+    },
+    /// The users were changed by somebody else.
+    OtherUsers {
+        version: u64,
+    },
+    UsersTooLarge {
         bytes: usize,
         most: usize,
     },
@@ -249,6 +261,13 @@ impl fmt::Display for Refused {
                 f,
                 "the catalogue of tables would have {bytes} bytes (most: {most})"
             ),
+            Refused::OtherUsers { version } => write!(
+                f,
+                "the users were changed by somebody else (version {version})"
+            ),
+            Refused::UsersTooLarge { bytes, most } => {
+                write!(f, "all users would have {bytes} bytes (most: {most})")
+            }
         }
     }
 }

@@ -5,11 +5,11 @@ use prost::Message;
 
 use super::table::http;
 use super::{Address, CatalogueAnswer};
-use crate::state::SetTables;
+use crate::state::{SetTables, SetUsers};
 
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub ask: Option<Ask>,
 }
 
@@ -45,6 +45,12 @@ pub enum Ask {
     /// From a node: who has not published this version of it yet, and what is the newest?
     #[prost(uint64, tag = "11")]
     Catalogue(u64),
+    /// From a node: other users.
+    #[prost(message, tag = "12")]
+    SetUsers(SetUsers),
+    /// From a node: who has not published this version of them yet, and what is the newest?
+    #[prost(uint64, tag = "13")]
+    Users(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]

@@ -31,6 +31,9 @@ pub struct Heartbeat {
     /// `version` of the catalogue of tables that this node serves by; 0 for none.
     #[prost(uint64, tag = "9")]
     pub tables_version: u64,
+    /// `version` of the users that this node serves by; 0 for none.
+    #[prost(uint64, tag = "17")]
+    pub users_version: u64,
     /// What the wall clock of this node shows, without jumps of a moment; 0: not told.
     #[prost(uint64, tag = "16")]
     pub wall_ms: u64,
@@ -170,6 +173,9 @@ pub struct HeartbeatAnswer {
     /// The catalogue of tables, only if newer than what the node has.
     #[prost(message, optional, tag = "9")]
     pub tables: Option<Catalogue>,
+    /// The users, only if newer than what the node has.
+    #[prost(message, optional, tag = "10")]
+    pub users: Option<Catalogue>,
 }
 
 /// What meta makes of a heartbeat. Only `Accepted` answers carry orders and routes.

@@ -34,6 +34,7 @@ pub struct World {
     tokens: u64,
 }
 
+#[allow(clippy::large_enum_variant)] // there are few of them
 enum Mail {
     Heartbeat(Heartbeat),
     Answer(NodeId, HeartbeatAnswer),
@@ -394,6 +395,7 @@ impl World {
             number: node.number,
             route_version: node.routes.version(),
             tables_version: node.tables.version,
+            users_version: 0,
             replicas,
             ..Heartbeat::default()
         };

@@ -42,6 +42,8 @@ pub struct NodeReport {
     pub tables_version: u64,
     /// Why the node cannot write; empty if it can.
     pub trouble: String,
+    /// Of the users.
+    pub users_version: u64,
 }
 
 /// What is to be done outside, in the order it is given. At most one of them, the last, has an outcome
@@ -59,7 +61,9 @@ pub enum HeartbeatEffect {
     PublishRoutes(Routes),
     /// Keep this catalogue of tables, then publish it; then `on_done`.
     TakeTables(Catalogue),
-    /// Meta has said which tables there are.
+    /// Keep these users, then publish them; then `on_done`.
+    TakeUsers(Catalogue),
+    /// Meta has said which tables and users there are.
     TablesKnown,
     /// An order for this node's member of meta, or to make one.
     ToMeta(Box<Order>),
@@ -93,6 +97,8 @@ pub enum HeartbeatNotice {
     DiskFull { free_bytes: u64, bytes: u64 },
     /// A catalogue of this version could not be taken over.
     TablesRefused { version: u64, why: String },
+    /// Users of this version could not be taken over.
+    UsersRefused { version: u64, why: String },
     /// Replicas could not be made.
     NotCreated(String),
 }

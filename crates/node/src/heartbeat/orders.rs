@@ -30,6 +30,7 @@ pub(super) struct CarryingOut {
 
 enum Task {
     Tables(Catalogue),
+    Users(Catalogue),
     TablesKnown,
     /// Any but to create.
     Order(Order),
@@ -39,6 +40,7 @@ enum Task {
 
 enum Waits {
     Tables { version: u64 },
+    Users { version: u64 },
     Order { id: u64, region: RegionId },
     Create,
 }
@@ -66,6 +68,8 @@ impl Heartbeats {
         let mut tasks = VecDeque::new();
         let newer = |tables: &Catalogue| tables.version > self.tables_version;
         tasks.extend(answer.tables.filter(newer).map(Task::Tables));
+        let newer = |users: &Catalogue| users.version > self.users_version;
+        tasks.extend(answer.users.filter(newer).map(Task::Users));
         tasks.push_back(Task::TablesKnown);
         let mut again = false;
         let mut creates = Vec::new();
@@ -106,8 +110,9 @@ impl Heartbeats {
         };
         match (work.waits_for.take(), result) {
             // Meta hears of it soon: somebody waits.
-            (Some(Waits::Tables { .. }), Ok(())) => work.again = true,
+            (Some(Waits::Tables { .. } | Waits::Users { .. }), Ok(())) => work.again = true,
             (Some(Waits::Tables { version }), Err(why)) => self.tell_tables(version, why, out),
+            (Some(Waits::Users { version }), Err(why)) => self.tell_users(version, why, out),
             (Some(Waits::Order { id, region }), Err(text)) => self.failures.push(OrderReport {
                 order: id,
                 region,
@@ -154,6 +159,11 @@ impl Heartbeats {
                 let version = tables.version;
                 out.push(HeartbeatEffect::TakeTables(tables));
                 Some(Waits::Tables { version })
+            }
+            Task::Users(users) => {
+                let version = users.version;
+                out.push(HeartbeatEffect::TakeUsers(users));
+                Some(Waits::Users { version })
             }
             Task::TablesKnown => {
                 out.push(HeartbeatEffect::TablesKnown);
@@ -212,6 +222,14 @@ impl Heartbeats {
         if self.told.tables != version {
             self.told.tables = version;
             let notice = HeartbeatNotice::TablesRefused { version, why };
+            out.push(HeartbeatEffect::Notice(notice));
+        }
+    }
+
+    fn tell_users(&mut self, version: u64, why: String, out: &mut Vec<HeartbeatEffect>) {
+        if self.told.users != version {
+            self.told.users = version;
+            let notice = HeartbeatNotice::UsersRefused { version, why };
             out.push(HeartbeatEffect::Notice(notice));
         }
     }

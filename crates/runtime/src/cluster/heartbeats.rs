@@ -36,6 +36,7 @@ use crate::Shared;
 use crate::clock::{self, clock_ms};
 use crate::durable::Durable;
 use crate::shared::random_seed;
+use crate::users::take_users;
 
 const CALL: Duration = Duration::from_secs(2);
 /// A core that does not answer for so long is busy.
@@ -214,6 +215,7 @@ impl Carrier<'_> {
             }
             HeartbeatEffect::PublishRoutes(routes) => return self.cluster.publish_routes(routes),
             HeartbeatEffect::TablesKnown => {
+                self.shared.users.now_known();
                 return self.cluster.heard_tables.store(true, Ordering::Release);
             }
             HeartbeatEffect::ToMeta(order) => {
@@ -225,6 +227,7 @@ impl Carrier<'_> {
             HeartbeatEffect::Notice(notice) => return self.log(notice),
             HeartbeatEffect::Stop(why) => return self.stop(&why),
             HeartbeatEffect::TakeTables(tables) => take_tables(self.shared, &tables),
+            HeartbeatEffect::TakeUsers(users) => take_users(self.shared, &users),
             HeartbeatEffect::Destroy { order, replica } => self.destroy(order, replica),
             HeartbeatEffect::Lead(order) => self.lead(order),
             HeartbeatEffect::Create(records) => self.create(&records),
@@ -290,6 +293,11 @@ impl Carrier<'_> {
                 version,
                 "a change of the tables cannot be taken over: {why}"
             ),
+            HeartbeatNotice::UsersRefused { version, why } => tracing::warn!(
+                node,
+                version,
+                "a change of the users cannot be taken over: {why}"
+            ),
             HeartbeatNotice::NotCreated(text) => tracing::warn!(node, "{text}"),
         }
     }
@@ -302,6 +310,7 @@ impl Carrier<'_> {
             capacity: self.capacity(),
             tables_version: self.shared.catalogue_version(),
             trouble: self.durable.trouble().unwrap_or_default().to_owned(),
+            users_version: self.shared.users_version(),
         })
     }
 

@@ -9,6 +9,7 @@
 //!   leadership log lines about who leads            recovery  what is left when a majority is lost
 //!   unwell     nodes that are heard and cannot write
 //!   secret     what peers have to prove
+//!   users      the users, from meta
 //! ```
 //!
 //! A command runs as on a node that is alone, on the core of its region. What differs: the region may
@@ -32,6 +33,7 @@ mod snapshots;
 mod start;
 mod tables;
 mod unwell;
+mod users;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +58,7 @@ pub use regions::{Table, Task};
 pub use secret::{SECRET_FILE, SecretOrder};
 pub use start::{PeerDoor, is_cluster_data, open_cluster, other_nodes};
 pub use tables::change_tables;
+pub use users::change_users;
 
 use crate::cores::{Place, Places};
 use heartbeats::HeartbeatTrigger;

@@ -26,10 +26,10 @@ use crate::tables::catalogue::Catalogue;
 use crate::tables::catalogue_change;
 
 /// A change ends within this time, one way or the other. A node that died counts as such after five seconds.
-const TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 const CALL: Duration = Duration::from_secs(3);
 /// Between two questions.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// After one that nobody answered.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
@@ -42,7 +42,7 @@ pub async fn change_tables(
     let until = Instant::now() + TIMEOUT;
     let version = loop {
         let known = shared.catalogue.load_full();
-        let newest = cluster.ask_tables(Ask::Catalogue(known.version), until);
+        let newest = cluster.ask_catalogue(Ask::Catalogue(known.version), until);
         let newest = newest.await.map_err(not_made)?.version;
         if newest > known.version {
             hear_of(shared, cluster, newest, until).await?;
@@ -52,7 +52,7 @@ pub async fn change_tables(
             expected_version: known.version,
             bytes: change(&known)?.encode(),
         });
-        let answer = cluster.ask_tables(ask, until).await.map_err(in_doubt)?;
+        let answer = cluster.ask_catalogue(ask, until).await.map_err(in_doubt)?;
         match answer.was_set {
             true => break answer.version,
             // Somebody else was quicker.
@@ -61,7 +61,7 @@ pub async fn change_tables(
     };
     hear_of(shared, cluster, version, until).await?;
     loop {
-        let asked = cluster.ask_tables(Ask::Catalogue(version), until).await;
+        let asked = cluster.ask_catalogue(Ask::Catalogue(version), until).await;
         match asked {
             Ok(answer) if answer.behind.is_empty() => return Ok(shared.catalogue.load_full()),
             Ok(_) if Instant::now() < until => tokio::time::sleep(PAUSE).await,
@@ -109,20 +109,28 @@ fn unseen(why: &str) -> Refusal {
 }
 
 fn lagging(behind: &[Behind]) -> Refusal {
+    Refusal::text_of(format!(
+        "ERR the tables are changed, but not all nodes know it after {} s: {} will learn it when they can",
+        TIMEOUT.as_secs(),
+        named(behind)
+    ))
+}
+
+pub(super) fn named(behind: &[Behind]) -> String {
     let nodes: Vec<String> = behind
         .iter()
         .map(|it| format!("node {} ({})", it.node, it.redis))
         .collect();
-    Refusal::text_of(format!(
-        "ERR the tables are changed, but not all nodes know it after {} s: {} will learn it when they can",
-        TIMEOUT.as_secs(),
-        nodes.join(", ")
-    ))
+    nodes.join(", ")
 }
 
 impl Cluster {
     /// Asks meta's leader, wherever it is, until it answers.
-    async fn ask_tables(&self, ask: Ask, until: Instant) -> Result<CatalogueAnswer, String> {
+    pub(super) async fn ask_catalogue(
+        &self,
+        ask: Ask,
+        until: Instant,
+    ) -> Result<CatalogueAnswer, String> {
         let body = Bytes::from(AdminRequest { ask: Some(ask) }.encode_to_vec());
         let mut targets = vec![Target::Node(self.node)];
         let others = self.meta_nodes().into_iter();

@@ -55,8 +55,13 @@ pub async fn change_catalogue(
 
 /// Writes it and waits for the disk: not for cores.
 pub fn keep(rows: &dyn RowStore, bytes: &[u8]) -> Result<(), String> {
+    keep_row(rows, ROW, bytes)
+}
+
+/// Writes a row of the family of states and waits for the disk: not for cores.
+pub fn keep_row(rows: &dyn RowStore, row: &[u8], bytes: &[u8]) -> Result<(), String> {
     let mut changes = Changes::new();
-    changes.put(Family::Info, ROW, bytes);
+    changes.put(Family::Info, row, bytes);
     loop {
         match rows.write(&[&changes]) {
             Ok(()) => break,
@@ -70,18 +75,23 @@ pub fn keep(rows: &dyn RowStore, bytes: &[u8]) -> Result<(), String> {
 
 /// The catalogue that a node had when it stopped.
 pub fn kept(rows: &dyn RowSource) -> Result<Catalogue, RecoverError> {
-    let mut found: Option<Vec<u8>> = None;
-    rows.get(Family::Info, ROW, Tier::All, &mut |value| {
-        found = Some(value.into())
-    })?;
-    match found {
+    match kept_row(rows, ROW)? {
         Some(bytes) => Catalogue::decode(&bytes).map_err(RecoverError::Entry),
         None => Ok(Catalogue::default()),
     }
 }
 
+/// What [`keep_row`] wrote last.
+pub fn kept_row(rows: &dyn RowSource, row: &[u8]) -> Result<Option<Vec<u8>>, RecoverError> {
+    let mut found: Option<Vec<u8>> = None;
+    rows.get(Family::Info, row, Tier::All, &mut |value| {
+        found = Some(value.into())
+    })?;
+    Ok(found)
+}
+
 /// Runs what waits for the disk on a thread of its own.
-async fn off_core<T: Send + 'static>(
+pub async fn off_core<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let (to, from) = tokio::sync::oneshot::channel();

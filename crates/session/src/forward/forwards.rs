@@ -359,6 +359,7 @@ impl Session {
     pub fn introduction(&self) -> Introduction {
         Introduction {
             password: self.core.settings().requirepass.clone(),
+            token: self.core.shared.users.load().token().to_vec(),
             protocol: self.protocol,
             no_touch: self.client.requester.no_touch.load(Ordering::Relaxed),
             shared: self.core.shared.clone(),

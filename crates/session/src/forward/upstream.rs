@@ -1,7 +1,8 @@
 //! Connections of a session to the nodes that lead what it asks for (`redis-cluster-enabled no`).
 //!
 //! A plain client does not follow MOVED, so its session does. It asks the other node as a client
-//! would, with the same password and the same protocol, in a session of its own there: what is watched
+//! would, with the same protocol, in a session of its own there, which trusts it by a token that only nodes know (what a user may do
+//! was checked here): what is watched
 //! or waited for there ends when this session does. That session is told to redirect (`CLUSTER
 //! REDIRECTS`), or two nodes that each think the other leads would send a command in circles.
 //!
@@ -51,7 +52,10 @@ pub struct Upstreams {
 /// How a session presents itself.
 #[derive(Clone)]
 pub struct Introduction {
+    /// The `requirepass` of this node, which all nodes share where there are no users.
     pub password: Vec<u8>,
+    /// What shows that this is a node of the cluster, once there are users; else empty.
+    pub token: Vec<u8>,
     pub protocol: Protocol,
     /// What it reads counts as no access (CLIENT NO-TOUCH).
     pub no_touch: bool,
@@ -176,10 +180,15 @@ impl Upstream {
             client: 0,
             serial,
         };
-        if !who.password.is_empty() {
-            upstream.order(&[b"AUTH", &who.password]).await?;
+        // A node that has not heard of the users yet does not know the token either.
+        let order = [b"CLUSTER".as_slice(), b"REDIRECTS", &who.token];
+        let is_trusted = !who.token.is_empty() && upstream.order(&order).await.is_ok();
+        if !is_trusted {
+            if !who.password.is_empty() {
+                upstream.order(&[b"AUTH", &who.password]).await?;
+            }
+            upstream.order(&[b"CLUSTER", b"REDIRECTS"]).await?;
         }
-        upstream.order(&[b"CLUSTER", b"REDIRECTS"]).await?;
         let id = upstream.order(&[b"CLIENT", b"ID"]).await?;
         let digits = id
             .strip_prefix(b":")

@@ -14,6 +14,42 @@ pub(super) const ROWS: &[Setting] = &[
         "",
         "Password clients must give with AUTH or HELLO; empty: none.",
     )),
+    secret(fixed(row(
+        "user",
+        Kind::Text,
+        "",
+        "Users of a node that is alone, one per line: a name, then ACL rules. In the configuration file a list of such lines.",
+    ))),
+    fixed(row(
+        "aclfile",
+        Kind::Text,
+        "",
+        "File of users of a node that is alone, for ACL LOAD and ACL SAVE; empty: users are kept in the data directory.",
+    )),
+    row(
+        "acl-pubsub-default",
+        Kind::Choice(&["resetchannels", "allchannels"]),
+        "resetchannels",
+        "Channels that new users may use: none, or all.",
+    ),
+    row(
+        "acllog-max-len",
+        SMALL,
+        "128",
+        "Entries of ACL LOG that are kept.",
+    ),
+    row(
+        "auth-failures-per-minute",
+        int(0, 1_000_000),
+        "300",
+        "Failed logins per minute and source address; further ones are refused unseen. 0: no limit.",
+    ),
+    row(
+        "http-open-pages",
+        Kind::Bool,
+        "no",
+        "Show /metrics and /healthz of the HTTP port without a password, even if the default user has one.",
+    ),
     row(
         "protected-mode",
         Kind::Bool,

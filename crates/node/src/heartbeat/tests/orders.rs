@@ -223,6 +223,7 @@ fn newer_tables_are_taken_and_a_refusal_is_told_once() {
     };
     let at = |tables_version| NodeReport {
         tables_version,
+        users_version: 0,
         ..NodeReport::default()
     };
     node.due();
