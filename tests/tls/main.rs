@@ -5,7 +5,6 @@
 #[path = "../node/mod.rs"]
 mod node;
 mod papers;
-#[allow(dead_code)]
 #[path = "../trio/mod.rs"]
 mod trio;
 #[allow(dead_code)]

@@ -488,7 +488,41 @@ fn tables_change_one_after_the_other() {
     assert_eq!(state.tables_since(0).unwrap().version, 1);
 
     let bytes = state.encode();
-    assert_eq!(bytes[6..8], FORMAT.to_le_bytes());
+    assert_eq!(bytes[6..8], [2, 0], "written as before there were users");
     assert_eq!(State::decode(&bytes).unwrap(), state);
     assert_eq!(State::decode(&old).unwrap().tables(), None);
+}
+
+#[test]
+fn users_change_one_after_the_other() {
+    let mut state = three_by_twelve();
+    let old = state.encode();
+    let set = |expected_version, bytes: &[u8]| -> Command {
+        let bytes = bytes.to_vec();
+        let change = Change::SetUsers(SetUsers {
+            expected_version,
+            bytes,
+        });
+        let command = Command::from_bytes(&Command::from(change).to_bytes());
+        command.unwrap()
+    };
+    assert_eq!(state.users_version(), 0);
+    let first = Outcome::UsersSet { version: 1 };
+    assert_eq!(state.apply(&set(0, b"a"), 0), first);
+    assert_eq!(state.apply(&set(0, b"a"), 0), first, "tried again");
+    let other = state.apply(&set(0, b"b"), 0);
+    assert_eq!(refused(other), Refused::OtherUsers { version: 1 });
+    let never = state.apply(&set(u64::MAX, b"b"), 0);
+    assert_eq!(refused(never), Refused::OtherUsers { version: 1 });
+    let large = state.apply(&set(1, &vec![0; 9 << 20]), 0);
+    assert!(matches!(refused(large), Refused::UsersTooLarge { .. }));
+    assert_eq!(state.users().unwrap().bytes, b"a");
+    assert_eq!(state.users_since(1), None);
+    assert_eq!(state.users_since(0).unwrap().version, 1);
+    assert_eq!(state.tables_version(), 0, "tables are another thing");
+
+    let bytes = state.encode();
+    assert_eq!(bytes[6..8], FORMAT.to_le_bytes());
+    assert_eq!(State::decode(&bytes).unwrap(), state);
+    assert_eq!(State::decode(&old).unwrap().users(), None);
 }

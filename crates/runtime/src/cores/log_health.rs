@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::Core;
-use crate::cluster::clock_ms;
+use crate::clock::clock_ms;
 use crate::durable::Turn;
 
 impl Core {
