@@ -43,7 +43,7 @@ fn wrong_flags() {
         ),
         (
             vec!["--redis-port", "0"],
-            "neokv: --redis-port: '0': argument must be between 1 and 65535 inclusive",
+            "neokv: --redis-port 0 closes the plain port, and there is no other: give --tls-port",
         ),
         (
             vec!["--num_shards=x"],

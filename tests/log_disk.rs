@@ -76,7 +76,9 @@ fn info(trio: &Trio, node: usize, field: &str) -> String {
 /// What `neokv ctl nodes` says of the states, asked at this node.
 fn states(trio: &Trio, asked: usize) -> String {
     let shown = Command::new(env!("CARGO_BIN_EXE_neokv"))
-        .args(["ctl", "nodes", "--json", "--peer"])
+        .args(["ctl", "nodes", "--json", "--cluster-secret-file"])
+        .arg(trio.secret())
+        .arg("--peer")
         .arg(format!("{}:{}", trio.host(asked), trio::PORT + 10_000))
         .output()
         .expect("neokv ctl");

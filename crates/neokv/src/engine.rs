@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use rocks::{DataDir, Limits, Log, LogSettings, OpenError, Store, StoreSettings, WriteBehind};
+use rocks::{
+    DataDir, Limits, Log, LogSettings, OpenError, Rejoin, Store, StoreSettings, WriteBehind,
+};
 use server::settings::Engine;
 use server::{Settings, Stores};
 
@@ -51,10 +53,11 @@ pub fn start(mut settings: Settings) -> Result<Node, String> {
                 );
             }
             let stores = open(&settings, &data)?;
-            if let Some(addresses) = data.rejoins().map_err(|error| error.to_string())? {
+            if let Some(rejoin) = data.rejoins().map_err(|error| error.to_string())? {
                 settings.cluster.init = false;
+                settings.cluster.replace = rejoin.node;
                 if settings.cluster.join.is_empty() {
-                    settings.cluster.join = addresses;
+                    settings.cluster.join = rejoin.addresses;
                 }
             }
             let is_cluster = settings.cluster.is_asked_for()
@@ -76,12 +79,14 @@ pub fn start(mut settings: Settings) -> Result<Node, String> {
 /// A node of a cluster whose log has lost what was synced must not vote as who it was: it becomes a new node. `None` if
 /// there is nobody it could get its data from.
 fn set_aside(data: &DataDir, rows: Arc<Store>, what: &str) -> Result<Option<()>, String> {
-    let others = server::cluster::other_nodes(&*rows)?;
+    let (node, addresses) = server::cluster::other_nodes(&*rows)?;
     drop(rows);
-    if others.is_empty() {
+    if addresses.is_empty() {
         return Ok(None);
     }
-    let folder = data.set_aside(&others).map_err(|error| error.to_string())?;
+    let rejoin = Rejoin { node, addresses };
+    let folder = data.set_aside(&rejoin);
+    let folder = folder.map_err(|error| error.to_string())?;
     tracing::error!(
         "the log of this node has lost acknowledged writes: {what}. Its replicas may not vote any more. Its data is \
          moved to {}, and the node joins the cluster again as a new one, which gets its data from the others; they need \

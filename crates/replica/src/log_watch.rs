@@ -55,7 +55,11 @@ impl LogWatch {
         }
         let is_slow = self.waited_ms() >= (limit_ms / 4).max(1);
         match is_slow {
-            true => (self.slow_ms, self.well_ms) = (self.slow_ms + passed_ms, 0),
+            // No more than counts: it is not slower to come back the longer it hung.
+            true => {
+                self.slow_ms = (self.slow_ms + passed_ms).min(4 * limit_ms);
+                self.well_ms = 0;
+            }
             false => {
                 self.slow_ms = self.slow_ms.saturating_sub(passed_ms / 4);
                 self.well_ms += passed_ms;
@@ -146,6 +150,15 @@ mod tests {
         assert_eq!(looks.until(true, Some(10), 2 * MOST_HOLD_MS), None);
         looks.until(true, Some(u64::MAX), 60_000).unwrap();
         let took = looks.until(false, None, 60_000).unwrap();
+        assert!((HOLD_MS..HOLD_MS + 300).contains(&took), "{took}");
+    }
+
+    #[test]
+    fn a_disk_that_hung_for_hours_comes_back_as_soon() {
+        let mut looks = Looks::new();
+        looks.until(true, Some(u64::MAX), 60_000).unwrap();
+        assert_eq!(looks.until(false, Some(u64::MAX), 3 * 3_600_000), None);
+        let took = looks.until(false, Some(10), 60_000).unwrap();
         assert!((HOLD_MS..HOLD_MS + 300).contains(&took), "{took}");
     }
 

@@ -4,7 +4,7 @@
 //! new node it votes for nothing until others have made replicas for it, with new numbers and from a snapshot.
 //!
 //! ```text
-//!   REJOIN     whom to ask, and where the old data goes   (synced)
+//!   REJOIN     where the old data goes, which node it was, whom to ask   (synced)
 //!              log.synced, log, rows, snapshots, FORMAT    moved to lost-log-<n>/, FORMAT last
 //!              a new directory is made; the node joins
 //!   REJOIN     removed when the cluster has let it in
@@ -19,16 +19,25 @@ use crate::directory::sync_folder;
 use crate::{DataDir, OpenError};
 
 const REJOIN: &str = "REJOIN";
+/// How a node whose data was set aside joins again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejoin {
+    /// The number of the node it was, which it takes the place of.
+    pub node: u64,
+    /// Whom to ask.
+    pub addresses: Vec<String>,
+}
+
 /// In the order in which they are moved.
 const MOVED: [&str; 5] = ["log.synced", "log", "rows", "snapshots", "FORMAT"];
 
 impl DataDir {
-    /// Moves all data away, for a node that will ask these addresses to join. Rows and log must be closed.
-    pub fn set_aside(&self, addresses: &[String]) -> Result<PathBuf, OpenError> {
+    /// Moves all data away, for a node that will join again so. Rows and log must be closed.
+    pub fn set_aside(&self, rejoin: &Rejoin) -> Result<PathBuf, OpenError> {
         let folder = self.unused_folder();
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let mut text = format!("{name}\n");
-        for address in addresses {
+        let mut text = format!("{name}\n{}\n", rejoin.node);
+        for address in &rejoin.addresses {
             text.push_str(address);
             text.push('\n');
         }
@@ -37,9 +46,9 @@ impl DataDir {
         Ok(folder)
     }
 
-    /// Whom to ask to join, if this directory is to become that of a new node; `None` if it is not.
-    pub fn rejoins(&self) -> Result<Option<Vec<String>>, OpenError> {
-        Ok(self.rejoin_note()?.map(|(_, addresses)| addresses))
+    /// How to join, if this directory is to become that of a new node; `None` if it is not.
+    pub fn rejoins(&self) -> Result<Option<Rejoin>, OpenError> {
+        Ok(self.rejoin_note()?.map(|(_, rejoin)| rejoin))
     }
 
     /// It has joined.
@@ -74,7 +83,7 @@ impl DataDir {
         sync_folder(self.path()).map_err(failed)
     }
 
-    fn rejoin_note(&self) -> Result<Option<(PathBuf, Vec<String>)>, OpenError> {
+    fn rejoin_note(&self) -> Result<Option<(PathBuf, Rejoin)>, OpenError> {
         let path = self.path().join(REJOIN);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -87,7 +96,11 @@ impl DataDir {
         if !name.starts_with("lost-log") || Path::new(&name).components().count() != 1 {
             return Err(OpenError::damaged(&path, "it does not name a folder"));
         }
-        Ok(Some((self.path().join(name), lines.collect())))
+        let Some(Ok(node)) = lines.next().map(|line| line.parse()) else {
+            return Err(OpenError::damaged(&path, "it does not name a node"));
+        };
+        let addresses = lines.collect();
+        Ok(Some((self.path().join(name), Rejoin { node, addresses })))
     }
 }
 
@@ -101,12 +114,15 @@ mod tests {
         let data = DataDir::open(temp.path()).unwrap();
         assert_eq!(data.rejoins().unwrap(), None);
         fs::write(data.rows().join("a row"), "old").unwrap();
-        let addresses = ["a:1".to_string(), "b:2".to_string()];
-        let folder = data.set_aside(&addresses).unwrap();
+        let rejoin = Rejoin {
+            node: 3,
+            addresses: vec!["a:1".into(), "b:2".into()],
+        };
+        let folder = data.set_aside(&rejoin).unwrap();
         assert!(data.is_new());
         drop(data);
         let data = DataDir::open(temp.path()).unwrap();
-        assert_eq!(data.rejoins().unwrap().as_deref(), Some(&addresses[..]));
+        assert_eq!(data.rejoins().unwrap().as_ref(), Some(&rejoin));
         assert!(!data.rows().join("a row").exists());
         assert!(folder.join("rows/a row").exists());
         fs::write(data.rows().join("a row"), "new").unwrap();
@@ -117,7 +133,7 @@ mod tests {
         data.has_rejoined().unwrap();
         assert_eq!(data.rejoins().unwrap(), None);
         // One that ended in the middle of it is finished.
-        let folder = data.set_aside(&addresses).unwrap();
+        let folder = data.set_aside(&rejoin).unwrap();
         fs::rename(folder.join("FORMAT"), temp.path().join("FORMAT")).unwrap();
         fs::rename(folder.join("rows"), temp.path().join("rows")).unwrap();
         drop(data);

@@ -53,6 +53,7 @@ mod watermark;
 mod write_behind;
 
 pub use accept::Accepted;
+pub use aside::Rejoin;
 pub use directory::{DataDir, OpenError};
 pub use faulty::{Cut, FaultyFile, FaultyFiles};
 pub use imports::Import;

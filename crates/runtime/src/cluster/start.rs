@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::cluster::NodeId;
 use keyspace::rows::{RowSource, RowStore};
 use meta::wire::{Address, Profile};
 use transport::{Config, Target, Transport};
@@ -180,14 +181,15 @@ pub fn is_cluster_data(rows: &dyn RowStore) -> Result<bool, String> {
     Ok(Identity::read(rows)?.is_some())
 }
 
-/// Peer addresses of the other nodes of the cluster these rows are of, as last heard. None: they are those of a node
-/// that is alone, or has not heard of any.
-pub fn other_nodes(rows: &dyn RowSource) -> Result<Vec<String>, String> {
+/// The node these rows are of, and the peer addresses of the others of its cluster, as last heard. None: they are rows
+/// of a node that is alone, or has not heard of any.
+pub fn other_nodes(rows: &dyn RowSource) -> Result<(NodeId, Vec<String>), String> {
     let Some(identity) = Identity::read(rows)? else {
-        return Ok(Vec::new());
+        return Ok((0, Vec::new()));
     };
     let others = identity.addresses().filter(|(id, _)| *id != identity.node);
-    Ok(others.map(|(_, address)| address.to_owned()).collect())
+    let addresses = others.map(|(_, address)| address.to_owned()).collect();
+    Ok((identity.node, addresses))
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {

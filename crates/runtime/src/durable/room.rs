@@ -8,7 +8,8 @@
 //!   there is room for RESERVE and as much again: it is made again, writes are taken again
 //! ```
 //!
-//! Nothing fails for good because of a full disk: the log takes back what it could not append, the store goes on when
+//! Nothing fails for good because of a full disk, unless even the reserve is no help for ten seconds and the node is
+//! alone: then the log fails, so that clients hear. Else the log takes back what it could not append, the store goes on when
 //! it can. A thread of its own looks twice a second; the disk may fill faster than that, which is what RESERVE is for.
 
 use std::fs::{self, File};
@@ -26,6 +27,9 @@ use crate::Shared;
 const FILE: &str = "RESERVE";
 const LOOK: Duration = Duration::from_millis(500);
 const LOOK_WHEN_FULL: Duration = Duration::from_millis(100);
+/// How long a write under way waits for room on a node alone, although the reserve was given back. Its client waits
+/// with it, and nobody else can answer; on a cluster node others lead meanwhile.
+const ALONE_MS: u64 = 10_000;
 /// On a small disk the reserve is this part of it.
 const MOST_PART: u64 = 16;
 
@@ -139,6 +143,9 @@ pub(super) fn look(shared: &Shared) -> bool {
         return false;
     };
     let settings = shared.settings.current();
+    if shared.cluster.is_none() {
+        durable.writer.set_room_timeout_ms(ALONE_MS);
+    }
     let log_waits = durable.writer.lacks_room();
     let rows_wait = durable.stores.rows.lacks_room();
     let Some(room) = Room::of(&settings) else {

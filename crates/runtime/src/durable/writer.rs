@@ -74,6 +74,8 @@ struct State {
     is_sync_ahead: AtomicBool,
     /// The log waits for room on the disk.
     lacks_room: AtomicBool,
+    /// How long a write waits for room before it fails, in milliseconds.
+    room_timeout_ms: AtomicU64,
 }
 
 pub struct LogWriter {
@@ -95,6 +97,7 @@ impl LogWriter {
             synced_writes: AtomicU64::new(0),
             is_sync_ahead: AtomicBool::new(false),
             lacks_room: AtomicBool::new(false),
+            room_timeout_ms: AtomicU64::new(u64::MAX),
         });
         let shared = state.clone();
         let thread = std::thread::Builder::new()
@@ -143,6 +146,12 @@ impl LogWriter {
         let is_ahead = self.state.is_sync_ahead.load(Ordering::Acquire);
         let is_synced = self.state.synced_writes.load(Ordering::Acquire) >= position;
         (is_synced || is_ahead).then_some(is_synced)
+    }
+
+    /// A write that finds no room for longer than this fails, and with it the log.
+    pub(super) fn set_room_timeout_ms(&self, timeout_ms: u64) {
+        let timeout = &self.state.room_timeout_ms;
+        timeout.store(timeout_ms, Ordering::Relaxed);
     }
 
     /// Whether it waits for room on the disk.
@@ -240,11 +249,14 @@ impl State {
         &self,
         mut write: impl FnMut() -> Result<(), LogError>,
     ) -> Result<(), LogError> {
+        let began = Instant::now();
         loop {
             let result = write();
             let lacks_room = matches!(result, Err(LogError::Full(_)));
             self.lacks_room.store(lacks_room, Ordering::Release);
-            if !lacks_room || self.lock().stopping {
+            let timeout_ms = self.room_timeout_ms.load(Ordering::Relaxed);
+            let is_over = began.elapsed().as_millis() >= u128::from(timeout_ms);
+            if !lacks_room || is_over || self.lock().stopping {
                 return result;
             }
             std::thread::sleep(NO_ROOM);
@@ -292,9 +304,10 @@ fn run(log: &dyn LogStore, state: &State) {
                 ends.push((writes.len(), job.done));
             }
             if failed.is_none()
-                && let Err(error) = state.when_there_is_room(|| {
+                // A log that waits for room counts as one that does not answer: nobody waits for it for ever.
+                && let Err(error) = state.disk.during(|| {
                     let is_synced = sync == LogSync::Always;
-                    state.disk.during(|| log.write(&writes, is_synced))
+                    state.when_there_is_room(|| log.write(&writes, is_synced))
                 })
             {
                 failed = Some(error.to_string());
@@ -336,7 +349,9 @@ fn run(log: &dyn LogStore, state: &State) {
         if sync_at.is_some_and(|at| at <= Instant::now()) {
             sync_at = None;
             if failed.is_none()
-                && let Err(error) = state.when_there_is_room(|| state.disk.during(|| log.sync()))
+                && let Err(error) = state
+                    .disk
+                    .during(|| state.when_there_is_room(|| log.sync()))
             {
                 failed = Some(error.to_string());
             }

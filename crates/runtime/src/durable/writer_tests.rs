@@ -105,6 +105,7 @@ fn waiting() -> State {
         synced_writes: AtomicU64::new(0),
         is_sync_ahead: AtomicBool::new(false),
         lacks_room: AtomicBool::new(false),
+        room_timeout_ms: AtomicU64::new(u64::MAX),
     }
 }
 

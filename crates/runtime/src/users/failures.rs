@@ -64,11 +64,13 @@ impl AuthFailures {
                 .collect();
             counts.sort_unstable_by(f64::total_cmp);
             let middle = counts.get(ADDRESSES / 2).copied().unwrap_or(0.0);
-            let mut room = ADDRESSES / 2;
+            let is_worse = |count: &&f64| **count > middle;
+            let mut room = (ADDRESSES / 2).saturating_sub(counts.iter().filter(is_worse).count());
             by_host.retain(|_, bucket| {
-                let stays = bucket.failures_at(now, per_minute) >= middle && room > 0;
-                room -= usize::from(stays);
-                stays
+                let failures = bucket.failures_at(now, per_minute);
+                let is_in_the_middle = failures >= middle && failures <= middle && room > 0;
+                room -= usize::from(is_in_the_middle);
+                failures > middle || is_in_the_middle
             });
         }
         let bucket = by_host.entry(host.into()).or_insert(Bucket {
