@@ -3,7 +3,7 @@
 //! ```text
 //!   server    the configuration of the ports, from settings        files    certificates, keys, authorities
 //!   ciphers   versions and ciphers by OpenSSL's names              reload   the configuration in use, replaced
-//!   client    the configuration of who connects                    name     the name in a certificate
+//!   client    the configuration of who connects
 //! ```
 //!
 //! A configuration is immutable and shared; a new one is for connections that come later, those that are there go on
@@ -13,11 +13,9 @@
 mod ciphers;
 pub mod client;
 mod files;
-mod name;
 mod reload;
 mod server;
 
-pub use name::common_name;
 pub use reload::{POLL, Tls};
 pub use server::Loaded;
 pub use tokio_rustls::client::TlsStream as ClientStream;

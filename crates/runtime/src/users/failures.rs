@@ -68,9 +68,12 @@ impl AuthFailures {
             let mut room = (ADDRESSES / 2).saturating_sub(counts.iter().filter(is_worse).count());
             by_host.retain(|_, bucket| {
                 let failures = bucket.failures_at(now, per_minute);
-                let is_in_the_middle = failures >= middle && failures <= middle && room > 0;
-                room -= usize::from(is_in_the_middle);
-                failures > middle || is_in_the_middle
+                if failures > middle {
+                    return true;
+                }
+                let stays = failures >= middle && room > 0;
+                room -= usize::from(stays);
+                stays
             });
         }
         let bucket = by_host.entry(host.into()).or_insert(Bucket {
