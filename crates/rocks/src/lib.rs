@@ -30,6 +30,7 @@
 
 mod accept;
 mod aside;
+mod background;
 mod db;
 mod direct;
 mod directory;
